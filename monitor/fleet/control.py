@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from monitor._util.codec import to_plain
-from monitor._util.whole_files import write_whole
 from monitor.calls import ApprovalAnswer, answer_codec
 from monitor.errors import SessionUnavailable, StoreError
 from monitor.fleet.supervisors import check_name
 from monitor.sessions.nodes import canonical
-from monitor.sessions.tables.marked_folder import sync_folder
+from monitor.sessions.tables.marked_folder import sync_folder, write_whole
 
 _ABORT: Final = "abort"
 _ANSWERS: Final = "answers"

@@ -17,9 +17,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from monitor._util.whole_files import write_whole
 from monitor.errors import ConfigError, ToolError
 from monitor.proxy.virtual_keys import VirtualKey, VirtualKeys
+from monitor.sessions.tables.marked_folder import write_whole
 from monitor.tools.workspace.folder_locks import only_writer
 
 _FIELDS: Final = frozenset(field.name for field in fields(VirtualKey)) - {"name"}

@@ -23,11 +23,10 @@ from pydantic import Field
 
 from monitor._util.explained_options import explained
 from monitor._util.quoting import foreign, printable
-from monitor._util.whole_files import write_whole
 from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts.artifact_tools import PAGE_LINES, page
-from monitor.tools.artifacts.folder_artifacts import folder_of
+from monitor.tools.artifacts.folder_artifacts import folder_of, write_whole
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
 from monitor.tools.results.tool_answer import ToolAnswer

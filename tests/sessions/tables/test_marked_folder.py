@@ -1,10 +1,10 @@
-"""Files that are whole or as they were."""
+"""Whole files in a folder of ours."""
 
 from pathlib import Path
 
 import pytest
 
-from monitor._util.whole_files import write_whole
+from monitor.sessions.tables.marked_folder import write_whole
 
 
 def test_a_file_is_replaced_and_nothing_stands_beside_it(tmp_path: Path):
