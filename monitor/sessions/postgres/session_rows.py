@@ -18,6 +18,7 @@ from monitor.errors import MonitorError, SessionDamaged, StoreError
 from monitor.events import event_codec
 from monitor.sessions.nodes import Node, NodeKind
 from monitor.sessions.postgres.session_seal import broken
+from monitor.sessions.postgres.statements import COLUMNS
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
 from monitor.sessions.tables.schema import OPEN_CALL
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NODE: Final = (
-    "select seq, id, parent, kind, run, turn, at_ms, tokens, digest, body from monitor_nodes where session = %s"
-)
+_NODE: Final = f"select {', '.join(COLUMNS['nodes'])} from monitor_nodes where session = %s"
 _CALL: Final = "select body from monitor_calls where session = %s"
 _PAGE: Final = 64
 _LONGEST_PAGE: Final = 4_096
@@ -255,20 +254,10 @@ class Rows:
 
 
 def _node(row: Sequence[Any]) -> Node:
-    seq, id, parent, kind, run, turn, at_ms, tokens, digest, body = row
+    columns = dict(zip(COLUMNS["nodes"], row, strict=True))
     try:
-        known = NodeKind(kind)
+        kind = NodeKind(columns["kind"])
     except ValueError:
-        raise SessionDamaged(f"node number {seq} has the kind {kind!r}, which is none") from None
-    return Node(
-        seq=seq,
-        id=id,
-        parent=parent,
-        kind=known,
-        run=given(run),
-        turn=turn,
-        at_ms=at_ms,
-        tokens=tokens,
-        digest=digest,
-        body=body,
-    )
+        seq, given_kind = columns["seq"], columns["kind"]
+        raise SessionDamaged(f"node number {seq} has the kind {given_kind!r}, which is none") from None
+    return Node(**{**columns, "kind": kind, "run": given(columns["run"])})

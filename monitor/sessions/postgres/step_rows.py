@@ -19,6 +19,7 @@ from monitor.errors import StoreError
 from monitor.events import Event
 from monitor.sessions.nodes import Node
 from monitor.sessions.postgres.session_rows import Rows, id_of, kept
+from monitor.sessions.postgres.statements import COLUMNS
 from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks, run_codec
 from monitor.sessions.tables.owner_memory import Memory
 from monitor.sessions.tables.packing import Packing, escaped
@@ -113,19 +114,8 @@ class StepRows:
 
     def node(self, node: Node) -> None:
         """Take a node as it is."""
-        self._add(
-            "nodes",
-            seq=node.seq,
-            id=node.id,
-            parent=node.parent,
-            kind=node.kind.value,
-            run=self._of_run(node.run),
-            turn=node.turn,
-            at_ms=node.at_ms,
-            tokens=node.tokens,
-            digest=node.digest,
-            body=node.body,
-        )
+        columns = {name: getattr(node, name) for name in COLUMNS["nodes"]}
+        self._add("nodes", **{**columns, "kind": node.kind.value, "run": self._of_run(node.run)})
 
     def _standing(self, key: str) -> tuple[CallState | None, int]:
         for record in reversed(self._calls):
