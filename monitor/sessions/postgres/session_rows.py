@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from monitor.calls import CallRecord, answer_codec, call_codec, request_codec
-from monitor.errors import MonitorError, SessionDamaged, StoreError
+from monitor.errors import SessionDamaged, StoreError
 from monitor.events import event_codec
 from monitor.sessions.nodes import Node, NodeKind
 from monitor.sessions.postgres.session_seal import broken
@@ -22,6 +22,7 @@ from monitor.sessions.postgres.statements import COLUMNS
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
 from monitor.sessions.tables.schema import OPEN_CALL
+from monitor.sessions.tables.session_reads import unreadable
 from monitor.sessions.tables.sharing import Pointers, has_pointer, whole
 from monitor.sessions.tables.stored_rows import chunks_of
 from monitor.sessions.tree import ACTIVE, Context, Tip, TreeProblem, context_of, verify
@@ -213,20 +214,8 @@ class Rows:
 
     def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the chain of nodes and of the digests, and the rows that cannot be read."""
-        found = [*verify(self.nodes(), self.heads()), *broken(self._connection, self._session)]
-        reads: dict[str, Callable[[], object]] = {
-            "runs": self.runs,
-            "calls": self.calls,
-            "approvals": self.approvals,
-            "events": self.events,
-            "chunks": self.chunks,
-        }
-        for what, read in reads.items():
-            try:
-                read()
-            except MonitorError as error:
-                found.append(TreeProblem(f"the {what}: {error}"))
-        return tuple(found)
+        chain = verify(self.nodes(), self.heads())
+        return (*chain, *broken(self._connection, self._session), *unreadable(self))
 
     # -------------------------------------------------------------- texts that are stored once
 
