@@ -247,19 +247,8 @@ class Approvals:
             return None
         evidence = [detection.message, detection.evidence.excerpt]
         bound_to = bound_hash("", evidence, None)
-        request = ApprovalRequest(
-            id=self._asked_before.pop(("", bound_to), "") or uuid.uuid4().hex,
-            run=self._run_id,
-            call_id="",
-            tool="",
-            arguments={},
-            schema_hash="",
-            bound_to=bound_to,
-            why=detection.message,
-            asked_at=self._wall(),
-            expires_at=self._expires_at(),
-            evidence=detection,
-        )
+        id = self._asked_before.pop(("", bound_to), "") or uuid.uuid4().hex
+        request = self._beside_calls(id, bound_to, why=detection.message, tool="", arguments={}, evidence=detection)
         answer = await self._answer(request)
         if answer is None:
             self.pending.append(request)
@@ -273,18 +262,8 @@ class Approvals:
             return None
         fields: dict[str, Any] = dict.fromkeys(schema.get("properties") or {})
         bound_to = bound_hash(ELICITATION, [message, fields], None)
-        request = ApprovalRequest(
-            id=uuid.uuid4().hex,
-            run=self._run_id,
-            call_id="",
-            tool=ELICITATION,
-            arguments=fields,
-            schema_hash="",
-            bound_to=bound_to,
-            why=f"an MCP server asks: {message}",
-            asked_at=self._wall(),
-            expires_at=self._expires_at(),
-        )
+        why = f"an MCP server asks: {message}"
+        request = self._beside_calls(uuid.uuid4().hex, bound_to, why=why, tool=ELICITATION, arguments=fields)
         answer = await self._answer(request)
         if answer is None or not answer.approved:
             return None
@@ -334,6 +313,20 @@ class Approvals:
             preview=_preview(entry, call.arguments),
             asked_at=self._wall(),
             expires_at=self._expires_at(),
+        )
+
+    def _beside_calls(self, id: str, bound_to: str, **facts: Any) -> ApprovalRequest:
+        """A question that is about no call."""
+        now, until = self._wall(), self._expires_at()
+        return ApprovalRequest(
+            id=id,
+            run=self._run_id,
+            call_id="",
+            schema_hash="",
+            bound_to=bound_to,
+            asked_at=now,
+            expires_at=until,
+            **facts,
         )
 
     def _expires_at(self) -> float | None:
