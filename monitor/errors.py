@@ -153,6 +153,15 @@ def _of(holder: object, name: str) -> Any:
         return None
 
 
+def leaves_of(error: BaseException) -> Iterator[BaseException]:
+    """`error`; if it is a group of exceptions, those in it."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves_of(inner)
+    else:
+        yield error
+
+
 def describe(error: BaseException) -> str:
     """Type and message in one line."""
     name, message = type(error).__name__, message_of(error)

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
-from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.argument_checks import check_number, check_seconds, is_finite
 from monitor._util.hashing import identity
 from monitor.errors import ConfigError
 from monitor.verdicts import FleetFinding
@@ -163,13 +163,11 @@ class OutageRule:
     """Time after which a probe that has not reported is given up."""
 
     def __post_init__(self) -> None:
-        if not is_whole(self.runs) or self.runs < 2:  # noqa: PLR2004 - one run is not a fleet
-            raise ConfigError(f"runs is a whole number of at least 2, not {self.runs!r}")
+        check_number("runs", self.runs, 2)  # one run is not a fleet
         if not is_finite(self.share) or not 0.5 <= self.share <= 1:  # noqa: PLR2004 - most runs
             raise ConfigError(f"share is a number between 0.5 and 1, not {self.share!r}")
         for name in ("window_s", "probe_every_s", "probe_lease_s"):
-            if not is_finite(value := getattr(self, name)) or value <= 0:
-                raise ConfigError(f"{name} is a number of seconds above 0, not {value!r}")
+            check_seconds(name, getattr(self, name))
 
     def failed(self, trouble: Trouble, failure: Failure, run: str, now: float) -> FleetFinding | None:
         """Count a failure in `run`. A finding: with this failure it is an outage."""

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from types import UnionType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, get_args
 
 from monitor.errors import ConfigError
 
@@ -27,6 +27,24 @@ def is_whole(value: object) -> TypeGuard[int]:
 def is_finite(value: object) -> TypeGuard[float]:
     """Whether `value` is a number that a float can hold, neither infinite nor NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def check_number(name: str, given: object, least: int) -> None:
+    """Raise `ConfigError` if `given` is not a whole number, `least` or more."""
+    if not is_whole(given) or given < least:
+        raise ConfigError(f"{name} is {given!r}; it must be a whole number, {least} or more")
+
+
+def check_seconds(name: str, given: object) -> None:
+    """Raise `ConfigError` if `given` is not a finite number of seconds above 0."""
+    if not is_finite(given) or given <= 0:
+        raise ConfigError(f"{name} is a number of seconds above 0, not {given!r}")
+
+
+def check_word(name: str, given: object, words: Any) -> None:
+    """Raise `ConfigError` if `given` is none of `words`, a `Literal`."""
+    if given not in get_args(words):
+        raise ConfigError(f"{name} is one of {', '.join(map(repr, get_args(words)))}, not {given!r}")
 
 
 def check_kind(name: str, given: object, kind: type | UnionType, takes: str) -> None:

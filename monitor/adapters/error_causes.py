@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from monitor.errors import without_keys
-from monitor.models import ErrorKind
+from monitor.adapters.decoding import ReportedFailure
+from monitor.errors import AdapterError, without_keys
+from monitor.models import ErrorKind, ModelError
 
 _NETWORK_PACKAGES: Final = frozenset(
     {"aiohttp", "anyio", "h11", "httpcore", "httpcore2", "httpx", "httpx2", "requests", "urllib3"}
@@ -39,6 +40,30 @@ def causes(error: BaseException) -> list[BaseException]:
         behind = one.__cause__ if one.__suppress_context__ else one.__cause__ or one.__context__
         waiting += [*members, *([] if behind is None else [behind])]
     return chain
+
+
+def classified(
+    error: BaseException,
+    of_the_sdk: Callable[[BaseException], ModelError | None],
+    kind_of: Callable[[BaseException], ErrorKind | None],
+    *,
+    said: Callable[[BaseException], str],
+) -> ModelError:
+    """The kind of `error`, its message, and the delay that the service asks for. Never raises.
+
+    `of_the_sdk`: reads an exception of the SDK; `None`: it is no such one. `kind_of`: the kind of
+    another exception by its class. `said`: the message of a failure that is known by its class.
+    """
+    if isinstance(error, ReportedFailure):
+        return error.model_error
+    if isinstance(error, AdapterError):
+        return ModelError(ErrorKind.MALFORMED, str(error))
+    chain = causes(error)
+    if (found := next(filter(None, map(of_the_sdk, chain)), None)) is not None:
+        return found
+    if (kind := next(filter(None, map(kind_of, chain)), None)) is not None:
+        return ModelError(kind, said(error))
+    return ModelError(ErrorKind.UNKNOWN, message_of(error))
 
 
 def kind_by_type(error: BaseException) -> ErrorKind | None:

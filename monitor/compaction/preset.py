@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
+from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack
 
-from monitor._util.argument_checks import check_part, check_parts, is_finite
+from monitor._util.argument_checks import check_number, check_part, check_parts, check_seconds, check_word, is_finite
 from monitor.compaction.hooks import CompactionHook
 from monitor.compaction.records import CompactionStore
 from monitor.compaction.summaries.summarizer import Summarizer
@@ -20,7 +20,7 @@ from monitor.context.measure.headroom import Headroom
 from monitor.context.measure.window import Window
 from monitor.context.reduce.media import DropMedia
 from monitor.context.reduce.prune import PruneArguments, PruneResults
-from monitor.context.reduce.reduction import Reducer, check_number
+from monitor.context.reduce.reduction import Reducer
 from monitor.errors import ConfigError
 from monitor.models import Model
 
@@ -114,12 +114,8 @@ class Preset:
             raise ConfigError(f"template takes a Template, not {self.template!r}")
         check_number("summary_tokens", self.summary_tokens, 200)
         check_number("attempts", self.attempts, 0)
-        if not (is_finite(self.timeout_s) and self.timeout_s > 0):
-            raise ConfigError(f"timeout_s is {self.timeout_s!r}; give a number of seconds above 0")
-        if self.continues not in get_args(Continues):
-            raise ConfigError(
-                f"continues is one of {', '.join(map(repr, get_args(Continues)))}, not {self.continues!r}"
-            )
+        check_seconds("timeout_s", self.timeout_s)
+        check_word("continues", self.continues, Continues)
         check_part("keep", self.keep, "cut")
         for name, part, does in (
             ("model", self.model, "stream"),

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.argument_checks import check_number, is_finite, is_whole
 from monitor.chunks import ToolCall
 from monitor.context.history import HistoryEdit
 from monitor.context.measure.tokens import message_tokens
-from monitor.context.reduce.reduction import Messages, MessageTokens, check_number
+from monitor.context.reduce.reduction import Messages, MessageTokens
 from monitor.context.turns import COMPACTION, newest_turns
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, Reasoning, UserMessage

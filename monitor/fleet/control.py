@@ -6,7 +6,6 @@ owner reads it there.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
@@ -20,7 +19,7 @@ from monitor.calls import ApprovalAnswer, answer_codec
 from monitor.errors import SessionUnavailable, StoreError
 from monitor.fleet.supervisors import check_name
 from monitor.sessions.nodes import canonical
-from monitor.sessions.tables.marked_folder import sync_folder
+from monitor.sessions.tables.marked_folder import sync_folder, write_whole
 
 _ABORT: Final = "abort"
 _ANSWERS: Final = "answers"
@@ -83,18 +82,11 @@ class FolderControl:
 
     def _write(self, path: Path, data: object) -> None:
         """Write the whole file or nothing, and let it survive a power cut."""
-        beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(canonical(data).encode())  # the whole of it: a nearly full disk may take only a part at once
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
+            write_whole(path, canonical(data).encode())
             sync_folder(path.parent)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                beside.unlink()
             raise SessionUnavailable(f"{path} cannot be written: {error.strerror}") from error
 
 

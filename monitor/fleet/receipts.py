@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
-from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.argument_checks import check_word, is_finite, is_whole
 from monitor._util.quoting import printable
 from monitor.errors import ConfigError, StoreError
 from monitor.usage import NO_USAGE, Usage
@@ -72,8 +72,7 @@ class Receipt:
             _check_name(name, getattr(self, name))
         if not is_whole(self.turn) or self.turn < 1 or not is_whole(self.turns) or self.turns < 0:
             raise ConfigError(f"a receipt has whole numbers of turns, not {self.turn!r} and {self.turns!r}")
-        if self.next not in get_args(Next):
-            raise ConfigError(f"next is one of {', '.join(get_args(Next))}, not {self.next!r}")
+        check_word("next", self.next, Next)
         if any(number is not None and not is_finite(number) for number in (self.cost_usd, self.wake_at_s)):
             raise ConfigError("cost_usd and wake_at_s are finite numbers")
 

@@ -35,6 +35,7 @@ from monitor.fleet.receipts import STUCK_WORKER, UNKNOWN_HEAD, Receipt
 from monitor.fleet.step_store import StepPostponed, StepStore
 from monitor.fleet.supervisors import Supervisors
 from monitor.harness.record.stored_runs import outcome_in
+from monitor.harness.runs.run_parts import RunRequest
 from monitor.harness.runs.supervised_run import Run
 from monitor.harness.runs.supervisor import Supervisor
 from monitor.outcome import Outcome
@@ -149,10 +150,10 @@ class _TurnAttempt:
         """Go on with the run for one turn, and look meanwhile whether it is to be aborted."""
         store = cast("SessionStore", storing)
         supervisor = await self._asking()
+        asked = RunRequest(session=store, resumed=known)
         if known is None:
-            run: Run[Any] = Run(supervisor, self.job.task, streams=False, session=store, run_id=self.id)
-        else:
-            run = Run(supervisor, None, streams=False, session=store, resumed=known)
+            asked = replace(asked, task=self.job.task, run_id=self.id)
+        run: Run[Any] = Run(supervisor, asked)
         run.hand_over(at_turn=self._boundary)
         storing.receipt = lambda outcome: replace(self._receipt(run.id, outcome), evidence=run.evidence())
         self.began(run)

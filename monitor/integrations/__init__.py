@@ -9,7 +9,7 @@ A module of a framework imports that framework, so none of them is imported here
 `docs/integrations.md` says what each can do and what it cannot.
 """
 
-from monitor.integrations.openai_agents_session import AgentsSession as AgentsSession
+from monitor.integrations.openai_agents_session import AgentsSession
 
 __all__ = ["AgentsSession"]
 __dir__ = __all__.copy

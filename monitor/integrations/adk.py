@@ -14,15 +14,14 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
-from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.decoding import name_of
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.chunks import Chunk
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.failures import classify
+from monitor.integrations._common.framework_adapter import FrameworkAdapter
 from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above, under_class
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
-from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 
 try:
@@ -150,12 +149,11 @@ def _run_of(context: Any) -> Hashable:
     return context.invocation_id, context.branch
 
 
-class ADKAdapter(SdkAdapter):
+class ADKAdapter(FrameworkAdapter):
     """Reads the responses of a model of ADK: pieces that are `partial`, and then whole ones, which
     repeat them.
     """
 
-    needs_finish = False  # a model of another provider may give no finish reason
     readable = "LlmResponse of ADK"
 
     def __init__(self, stream: int = 0) -> None:
@@ -184,9 +182,6 @@ class ADKAdapter(SdkAdapter):
     def finish(self) -> Sequence[Chunk]:
         """A streamed call that the end of the stream cut off."""
         return self._google.finish()
-
-    def classify(self, error: BaseException) -> ModelError:
-        return classify(error)
 
     def _decode(self, item: object) -> Sequence[Chunk]:
         if not isinstance(item, LlmResponse):

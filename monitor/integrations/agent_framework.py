@@ -8,18 +8,16 @@ response through a guard.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.decoding import name_of
 from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.failures import classify
+from monitor.integrations._common.framework_adapter import FrameworkAdapter, written
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
-from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.wires.finish_words import finish_reason_of
 
@@ -89,23 +87,16 @@ class GuardMiddleware(ChatMiddleware):
         context.result = guarded if streams else await guarded.get_final_response()
 
 
-class AgentFrameworkAdapter(SdkAdapter):
+class AgentFrameworkAdapter(FrameworkAdapter):
     """Reads the updates of a chat client. Calls are complete when the stream ends."""
 
-    needs_finish = False  # a client may not give a finish reason
     readable = "update of a chat client of Agent Framework"
 
     def __init__(self, stream: int = 0) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._calls: dict[str, PendingCall] = {}
         self._last: PendingCall | None = None
-        self._kinds: list[str] = []
         self._word: str | None = None
-
-    @property
-    def gave(self) -> Sequence[str]:  # type: ignore[override] # it is never set
-        """The kinds of contents other than text, thinking and calls."""
-        return self._kinds
 
     def finish(self) -> Sequence[Chunk]:
         """The calls, and the finish reason if there was one."""
@@ -113,9 +104,6 @@ class AgentFrameworkAdapter(SdkAdapter):
         if self._word is not None:
             chunks.append(TurnFinished(finish_reason_of(self._word), self._word))
         return chunks
-
-    def classify(self, error: BaseException) -> ModelError:
-        return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         if not isinstance(item, ChatResponseUpdate):
@@ -132,11 +120,11 @@ class AgentFrameworkAdapter(SdkAdapter):
             case "text_reasoning":
                 yield ReasoningDelta(content.text or "")
             case "function_call":
-                yield self._call(content).write(_written(content.arguments))
+                yield self._call(content).write(written(content.arguments))
             case "usage":
                 yield _usage(content.usage_details or {})
-            case kind if kind not in self._kinds:
-                self._kinds.append(kind)
+            case kind:
+                self._gives(kind)
 
     def _call(self, content: Content) -> PendingCall:
         """The call that a piece belongs to: of its id, or the one before it."""
@@ -149,10 +137,6 @@ class AgentFrameworkAdapter(SdkAdapter):
             self._calls[known.id] = known
         self._last = known
         return known
-
-
-def _written(given: object) -> str:
-    return given if isinstance(given, str) else json.dumps(given) if given else ""
 
 
 def _usage(counts: Mapping[str, Any]) -> UsageReport:

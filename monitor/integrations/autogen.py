@@ -14,16 +14,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from typing import Any, Literal
 
 from monitor._util.argument_checks import signature_of
-from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.decoding import name_of
 from monitor.adapters.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
 from monitor.harness.guards.guarding import GuardSource, guard_here
-from monitor.integrations._common.failures import classify
+from monitor.integrations._common.framework_adapter import FrameworkAdapter
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.integrations._common.stand_in import StandIn
 from monitor.integrations._common.stopped import last_words
-from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.verdicts import Stop
 from monitor.wires.finish_words import finish_reason_of
@@ -260,18 +259,17 @@ class GuardTermination(TerminationCondition):
 _THINK, _THOUGHT = "<think>", "</think>"
 
 
-class AutoGenAdapter(SdkAdapter):
+class AutoGenAdapter(FrameworkAdapter):
     """Reads the stream of a model client: pieces of text, then one `CreateResult`.
 
     AutoGen writes thinking into the text, between two tags. It gives a call only when the call is
     complete.
     """
 
-    needs_finish = False  # a client may not know why its model has stopped
     readable = "piece of the stream of a model client of AutoGen"
 
     def __init__(self, stream: int = 0) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._said = False
         self._thinks = False
 
@@ -282,9 +280,6 @@ class AutoGenAdapter(SdkAdapter):
     def finish(self) -> Sequence[Chunk]:
         """Nothing: a call comes whole or not at all."""
         return ()
-
-    def classify(self, error: BaseException) -> ModelError:
-        return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         match item:

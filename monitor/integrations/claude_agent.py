@@ -16,14 +16,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Self
 
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.decoding import name_of
 from monitor.adapters.json_view import JsonView
 from monitor.chunks import Chunk, ToolResult
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guard import Guard
 from monitor.harness.guards.guard_streams import Watched
-from monitor.integrations._common.failures import classify
-from monitor.models import ModelError
+from monitor.integrations._common.framework_adapter import FrameworkAdapter
 
 try:
     from claude_agent_sdk import ClaudeSDKClient, ResultMessage, ToolResultBlock, UserMessage
@@ -75,18 +74,19 @@ class ClaudeMessages(AsyncIterator["Message"]):
             pass
 
 
-class ClaudeAgentAdapter(SdkAdapter):
+class ClaudeAgentAdapter(FrameworkAdapter):
     """Reads the messages of the Claude Agent SDK: the events of the main agent, which have the form
     of Anthropic's service, and the results of its calls.
     """
 
+    needs_finish = True
     drains = False  # an interruption ends the answer
     readable = "message of the Claude Agent SDK"
 
     def __init__(self, stream: int = 0) -> None:
+        super().__init__(stream)
         self.turns = 1
         self.results: Sequence[ToolResult] = ()
-        self._stream = stream
         self._inner = AnthropicAdapter(stream)
         self._names: dict[str, str] = {}
         self._given: list[ToolResult] = []
@@ -100,9 +100,6 @@ class ClaudeAgentAdapter(SdkAdapter):
 
     def finish(self) -> Sequence[Chunk]:
         return self._inner.finish()
-
-    def classify(self, error: BaseException) -> ModelError:
-        return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         if not type(item).__module__.startswith("claude_agent_sdk"):

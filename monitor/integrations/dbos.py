@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio import to_thread
 
-from monitor._util.argument_checks import is_whole
+from monitor._util.argument_checks import check_number
 from monitor.errors import ConfigError, MissingExtra, StoreError
 from monitor.fleet import (
     MAX_LOSSES,
@@ -260,8 +260,7 @@ class Fleet(FleetClient):
         `grace_s`: how long the end of the block waits for running turns. A turn that takes longer
         is left to another worker.
         """
-        if not is_whole(concurrency) or concurrency < 1:
-            raise ConfigError(f"concurrency={concurrency!r}: give 1 or more")
+        check_number("concurrency", concurrency, 1)
         queues = sorted({queue_of(name, version) for name, version in supervisors})
         if not queues:
             raise ConfigError("a worker needs a supervisor: add one to the Supervisors")

@@ -14,16 +14,15 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.decoding import name_of
 from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.failures import classify
+from monitor.integrations._common.framework_adapter import FrameworkAdapter
 from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above, under_class
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
 from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
-from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.wires.finish_words import finish_reason_of
 
@@ -236,24 +235,17 @@ def _last_message(stopped: Stopped) -> AIMessage:
     )
 
 
-class LangChainAdapter(SdkAdapter):
+class LangChainAdapter(FrameworkAdapter):
     """Reads the chunks of a chat model. Calls are complete when the stream ends."""
 
-    needs_finish = False  # each provider's package names it in its own way, and some do not
     readable = "chunk of a chat model of LangChain"
 
     def __init__(self, stream: int = 0) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._calls: list[PendingCall] = []
         self._at: dict[object, PendingCall] = {}  # by index, or by id where there is no index
         self._counts: dict[str, int] = {}
-        self._kinds: list[str] = []
         self._word: str | None = None
-
-    @property
-    def gave(self) -> Sequence[str]:  # type: ignore[override] # it is never set
-        """The kinds of blocks other than text, thinking and calls."""
-        return self._kinds
 
     def plain_text(self, item: object) -> str | None:
         """The text of a chunk that is one piece of visible text and nothing else."""
@@ -273,9 +265,6 @@ class LangChainAdapter(SdkAdapter):
         if word is not None:
             chunks.append(TurnFinished(finish_reason_of(word), word))
         return chunks
-
-    def classify(self, error: BaseException) -> ModelError:
-        return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         message = item.message if isinstance(item, ChatGenerationChunk) else item
@@ -304,8 +293,8 @@ class LangChainAdapter(SdkAdapter):
                     yield ReasoningDelta(words)
                 case {"type": "tool_call_chunk" | "tool_call" | "invalid_tool_call" | "reasoning" | "text"}:
                     pass  # calls stand in `tool_call_chunks` as well
-                case {"type": kind} if kind not in self._kinds:
-                    self._kinds.append(kind)
+                case {"type": kind}:
+                    self._gives(kind)
 
     def _call(self, piece: Mapping[str, Any]) -> Iterator[Chunk]:
         """A piece of a call. The first one has the name; `index` joins the others with it. Some

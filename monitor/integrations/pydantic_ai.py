@@ -7,22 +7,20 @@ result = await agent.run("...", model=GuardedModel(agent.model, guard))
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from monitor.adapters.adapter import responses_behind
-from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.decoding import name_of
 from monitor.adapters.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.failures import classify
+from monitor.integrations._common.framework_adapter import FrameworkAdapter, written
 from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
 from monitor.integrations._common.stand_in import StandIn
-from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.wires.finish_words import finish_reason_of
 
@@ -162,24 +160,18 @@ class _StreamSource:
         return PydanticAIAdapter(stream, self.response or self.whole)
 
 
-class PydanticAIAdapter(SdkAdapter):
+class PydanticAIAdapter(FrameworkAdapter):
     """Reads the events of a `StreamedResponse`. `response`: it has the usage and the finish
     reason.
     """
 
-    needs_finish = False  # a model without a provider has none
     readable = "event of a stream of Pydantic AI"
 
     def __init__(self, stream: int = 0, response: StreamedResponse | said.ModelResponse | None = None) -> None:
+        super().__init__(stream)
         self._response = response
-        self._kinds: list[str] = []
         self._calls: dict[int, tuple[str, str]] = {}
         self._reported: UsageReport | None = None
-
-    @property
-    def gave(self) -> Sequence[str]:  # type: ignore[override] # it is never set
-        """The kinds of parts other than text, thinking and calls, e.g. `file`."""
-        return self._kinds
 
     def plain_text(self, item: object) -> str | None:
         """The text of an event that is one piece of visible text."""
@@ -205,9 +197,6 @@ class PydanticAIAdapter(SdkAdapter):
         held += [getattr(one, "source", None) for one in held]  # a stream that can be peeked into
         return [found for one in held if inspect.isasyncgen(one) for found in responses_behind(one, None)]
 
-    def classify(self, error: BaseException) -> ModelError:
-        return classify(error)
-
     def _decode(self, item: object) -> Iterator[Chunk]:
         match item:
             case said.PartDeltaEvent(index=index, delta=delta):
@@ -230,11 +219,9 @@ class PydanticAIAdapter(SdkAdapter):
                 yield ReasoningDelta(words)
             case said.ToolCallPart():
                 self._calls[index] = part.tool_call_id, part.tool_name
-                yield ToolCallDelta(part.tool_call_id, part.tool_name, _written(part.args))
+                yield ToolCallDelta(part.tool_call_id, part.tool_name, written(part.args))
             case _:
-                kind = str(getattr(part, "part_kind", name_of(part)))
-                if kind not in self._kinds:
-                    self._kinds.append(kind)
+                self._gives(str(getattr(part, "part_kind", name_of(part))))
 
     def _delta(self, index: int, delta: object) -> Iterator[Chunk]:
         match delta:
@@ -244,7 +231,7 @@ class PydanticAIAdapter(SdkAdapter):
                 if words:
                     yield ReasoningDelta(words)
             case said.ToolCallPartDelta(args_delta=piece) if index in self._calls:
-                yield ToolCallDelta(self._calls[index][0], None, _written(piece))
+                yield ToolCallDelta(self._calls[index][0], None, written(piece))
             case _:  # of a part that the provider carries out by itself
                 pass
 
@@ -265,10 +252,6 @@ class PydanticAIAdapter(SdkAdapter):
 
 def _arguments(args: Any) -> Any:
     return arguments_of(args) if isinstance(args, str) else args or {}
-
-
-def _written(args: Any) -> str:
-    return args if isinstance(args, str) else json.dumps(args) if args else ""
 
 
 def _run_of(messages: Sequence[said.ModelMessage]) -> str | None:

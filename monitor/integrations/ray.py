@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
@@ -134,9 +133,7 @@ class Fleet(FleetClient):
         self._workers = [_Placed(actor.remote(*self._made)) for _ in range(self._number)]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         workers, self._workers = self._workers, []
         for worker in workers:
             ray.kill(worker.actor)

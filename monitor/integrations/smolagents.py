@@ -15,15 +15,14 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.decoding import name_of
 from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.failures import classify
+from monitor.integrations._common.framework_adapter import FrameworkAdapter
 from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequest, GuardedRequests
-from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 
 try:
@@ -152,22 +151,18 @@ def _guarded_class(base: Any) -> Any:
     return class_as(base, base, {"generate": generate, "generate_stream": generate_stream})
 
 
-class SmolagentsAdapter(SdkAdapter):
+class SmolagentsAdapter(FrameworkAdapter):
     """Reads the deltas of a model. Calls are complete when the stream ends."""
 
-    needs_finish = False  # the framework leaves it out
     readable = "delta of a model of smolagents"
 
     def __init__(self, stream: int = 0) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._calls: dict[int, PendingCall] = {}
 
     def finish(self) -> Sequence[Chunk]:
         """The calls."""
         return [call.ended(cut_off=False) for call in self._calls.values()]
-
-    def classify(self, error: BaseException) -> ModelError:
-        return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         if not isinstance(item, ChatMessageStreamDelta):

@@ -7,22 +7,20 @@ result = await agent.invoke_async("...")
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.decoding import name_of
 from monitor.adapters.parts import PendingCall
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.failures import classify
+from monitor.integrations._common.framework_adapter import FrameworkAdapter, written
 from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
 from monitor.integrations._common.stand_in import StandIn
 from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
-from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 from monitor.wires.finish_words import finish_reason_of
 
@@ -176,22 +174,15 @@ def _last_event(stopped: Stopped) -> ModelStopReason:
     )
 
 
-class StrandsAdapter(SdkAdapter):
+class StrandsAdapter(FrameworkAdapter):
     """Reads the events of a model of Strands, which have the form of Bedrock's."""
 
-    needs_finish = False  # a model may not give a stop reason
     readable = "event of a model of Strands"
 
     def __init__(self, stream: int = 0) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._calls = 0
         self._call: PendingCall | None = None
-        self._kinds: list[str] = []
-
-    @property
-    def gave(self) -> Sequence[str]:  # type: ignore[override] # it is never set
-        """The kinds of parts other than text, thinking and calls."""
-        return self._kinds
 
     def plain_text(self, item: object) -> str | None:
         """The text of an event that is one piece of visible text."""
@@ -204,9 +195,6 @@ class StrandsAdapter(SdkAdapter):
     def finish(self) -> Sequence[Chunk]:
         """A call that the end of the stream cut off."""
         return tuple(self._end_call(cut_off=True))
-
-    def classify(self, error: BaseException) -> ModelError:
-        return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         match item:
@@ -240,11 +228,12 @@ class StrandsAdapter(SdkAdapter):
                 if self._call is None and piece.get("name"):  # some models name the call here
                     yield from self._begin_call(piece)
                 if self._call is not None:
-                    yield self._call.write(_written(piece.get("input")))
+                    yield self._call.write(written(piece.get("input")))
             case {"reasoningContent": _} | {"citation": _}:
                 pass
             case _:
-                self._kinds += [kind for kind in delta if kind not in self._kinds]
+                for kind in delta:
+                    self._gives(kind)
 
     def _begin_call(self, call: Mapping[str, Any]) -> Iterator[Chunk]:
         yield from self._end_call(cut_off=False)
@@ -257,10 +246,6 @@ class StrandsAdapter(SdkAdapter):
         if self._call is not None:
             yield self._call.ended(cut_off=cut_off)
             self._call = None
-
-
-def _written(given: Any) -> str:
-    return given if isinstance(given, str) else json.dumps(given) if given else ""
 
 
 def _with_text(messages: Sequence[Any], words: str) -> list[Any]:

@@ -6,8 +6,8 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -141,6 +141,9 @@ class Proxy:
         """`told` is called with a run whenever one of its answers is over. `spans`: of
         OpenTelemetry, one for each request, `monitor.sinks.RequestSpans()`.
         """
+        unwatched = unwatched or ("relay" if budget is None else "pay")
+        clock = clock_of(clock)
+        given: dict[str, Any] = dict(locals())
         if not (prefix.startswith("/") and prefix.endswith("/") and len(prefix) > 2):  # noqa: PLR2004 - both slashes
             raise ConfigError(f"prefix begins and ends with /, such as {PREFIX}, not {prefix!r}")
         if budget is None and not (key_tokens is None and run_tokens is None):
@@ -158,27 +161,7 @@ class Proxy:
         self.prefix: str = prefix
         self.runs: ProxiedRuns = ProxiedRuns(most_runs, wall)
         """The runs behind the proxy, as far as it knows them."""
-        options = ProxyOptions(
-            stop_when=stop_when,
-            detectors=detectors,
-            on_loop=on_loop,
-            hold_s=hold_s,
-            most_held=most_held,
-            keep_alive_s=keep_alive_s,
-            nudge=nudge,
-            unwatched=unwatched or ("relay" if budget is None else "pay"),
-            stop_as=stop_as,
-            holds_calls=holds_calls,
-            prices=prices,
-            most_body=most_body,
-            most_in_flight=most_in_flight,
-            most_keyless=most_keyless,
-            arrival_s=arrival_s,
-            silence_s=silence_s,
-            patience_s=patience_s,
-            most_runs=most_runs,
-            clock=clock_of(clock),
-        )
+        options = ProxyOptions(**{one.name: given[one.name] for one in fields(ProxyOptions)})
         accounts = None
         if budget is not None:
             accounts = Accounts(

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 from monitor.errors import ConfigError, ToolError
 from monitor.proxy.virtual_keys import VirtualKey, VirtualKeys
+from monitor.sessions.tables.marked_folder import write_whole
 from monitor.tools.workspace.folder_locks import only_writer
 
 _FIELDS: Final = frozenset(field.name for field in fields(VirtualKey)) - {"name"}
@@ -78,19 +78,10 @@ def write_keys(path: str | os.PathLike[str], keys: Sequence[VirtualKey]) -> None
     if file.suffix == ".toml":
         raise ConfigError(f"{file} is TOML, which is only read: change it by hand, or use a file of JSON")
     content = json.dumps({"keys": {key.name: _as_json(key) for key in keys}}, indent=2) + "\n"
-    half = ""
     try:
-        number, half = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        with os.fdopen(number, "w", encoding="utf-8") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-        with suppress(FileNotFoundError):
-            Path(half).chmod(file.stat().st_mode & 0o777)
-        Path(half).replace(file)
+        mode = file.stat().st_mode & 0o777 if file.exists() else None
+        write_whole(file, content.encode(), half=f".{file.name}.{secrets.token_hex(4)}", mode=mode)
     except OSError as error:
-        if half:
-            Path(half).unlink(missing_ok=True)
         raise ConfigError(f"the keys cannot be written to {file}: {error.strerror}") from None
 
 

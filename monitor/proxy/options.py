@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
-from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.argument_checks import check_number, check_seconds, check_word
 from monitor.conditions import Condition
 from monitor.conditions.condition import check_condition
 from monitor.detectors import Detector, default_detectors
@@ -77,20 +77,12 @@ class ProxyOptions:
 
     def __post_init__(self) -> None:
         check_condition("stop_when", self.stop_when, "monitor.MaxTurns(30)")
-        if self.on_loop not in get_args(OnLoop):
-            raise ConfigError(f"on_loop is one of {', '.join(map(repr, get_args(OnLoop)))}, not {self.on_loop!r}")
-        if self.unwatched not in get_args(Unwatched):
-            known = ", ".join(map(repr, get_args(Unwatched)))
-            raise ConfigError(f"unwatched is one of {known}, not {self.unwatched!r}")
-        if self.stop_as not in get_args(StopAs):
-            raise ConfigError(f"stop_as is one of {', '.join(map(repr, get_args(StopAs)))}, not {self.stop_as!r}")
+        check_word("on_loop", self.on_loop, OnLoop)
+        check_word("unwatched", self.unwatched, Unwatched)
+        check_word("stop_as", self.stop_as, StopAs)
         if not callable(self.detectors):
             raise ConfigError("detectors is a function that makes new detectors, such as monitor.default_detectors")
         for name in ("hold_s", "keep_alive_s", "silence_s", "patience_s", "arrival_s"):
-            value = getattr(self, name)
-            if not is_finite(value) or value <= 0:
-                raise ConfigError(f"{name} is a number of seconds above 0, not {value!r}")
+            check_seconds(name, getattr(self, name))
         for name in ("most_body", "most_in_flight", "most_keyless", "most_held", "most_runs"):
-            value = getattr(self, name)
-            if not is_whole(value) or value < 1:
-                raise ConfigError(f"{name} is a whole number of at least 1, not {value!r}")
+            check_number(name, getattr(self, name), 1)

@@ -20,7 +20,6 @@ import sys
 import time
 import weakref
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from monitor.errors import SessionBusy, SessionOwner, SessionUnavailable
@@ -134,9 +133,7 @@ class OwnerLock:
         self.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -294,40 +294,20 @@ def check_readable(node: Node) -> None:
 # ------------------------------------------------------------------ the chain
 
 
-def digest_of(
-    parent_digest: str | None,
-    *,
-    id: str,
-    kind: NodeKind,
-    run: str | None,
-    turn: int | None,
-    at_ms: int,
-    tokens: int | None,
-    body: str,
-) -> str:
+def digest_of(parent_digest: str | None, node: Node) -> str:
     """The digest of a node, as 32 hexadecimal digits: BLAKE2b over its parent's digest and all its
-    fields.
+    fields but its number and its place.
     """
-    head = _write_ascii([parent_digest, id, kind, run, turn, at_ms, tokens])
+    head = _write_ascii([parent_digest, node.id, node.kind, node.run, node.turn, node.at_ms, node.tokens])
     hashed = hashlib.blake2b(head.encode(), digest_size=DIGEST_BYTES)
     hashed.update(b"\n")
-    hashed.update(body.encode("utf-8", "surrogatepass"))
+    hashed.update(node.body.encode("utf-8", "surrogatepass"))
     return hashed.hexdigest()
 
 
 def node_of(draft: Draft, *, seq: int, id: str, parent: str | None, parent_digest: str | None, at_ms: int) -> Node:
     """The stored node that is made of a draft."""
-    digest = digest_of(
-        parent_digest,
-        id=id,
-        kind=draft.kind,
-        run=draft.run,
-        turn=draft.turn,
-        at_ms=at_ms,
-        tokens=draft.tokens,
-        body=draft.body,
-    )
-    return Node(
+    node = Node(
         seq=seq,
         id=id,
         parent=parent,
@@ -336,9 +316,10 @@ def node_of(draft: Draft, *, seq: int, id: str, parent: str | None, parent_diges
         turn=draft.turn,
         at_ms=at_ms,
         tokens=draft.tokens,
-        digest=digest,
+        digest="",
         body=draft.body,
     )
+    return replace(node, digest=digest_of(parent_digest, node))
 
 
 def new_id(at_ms: int, chance: bytes) -> str:

@@ -6,7 +6,6 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from monitor.calls import CallRecord
@@ -125,9 +124,7 @@ class SqlSession(OwnerReads):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     @abstractmethod

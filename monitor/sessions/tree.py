@@ -211,18 +211,7 @@ def _check_replacement(target: Said, shown: Said | None) -> None:
 
 def _as_node(draft: Draft) -> Node:
     """The draft as a node that can be read."""
-    return Node(
-        seq=0,
-        id="(new)",
-        parent=None,
-        kind=draft.kind,
-        run=draft.run,
-        turn=draft.turn,
-        at_ms=0,
-        tokens=draft.tokens,
-        digest="",
-        body=draft.body,
-    )
+    return node_of(draft, seq=0, id="(new)", parent=None, parent_digest=None, at_ms=0)
 
 
 def _add_compaction(over: _Overlay, draft: Draft, at: Tip | None, at_ms: int, id: str) -> Tip | None:
@@ -420,17 +409,7 @@ def _problems(node: Node, digests: Mapping[str, str]) -> Iterator[TreeProblem]:
     if node.parent is not None and node.parent not in digests:
         yield TreeProblem(f"its parent {node.parent} is missing", node.seq, node.id)
         return
-    wanted = digest_of(
-        digests[node.parent] if node.parent else None,
-        id=node.id,
-        kind=node.kind,
-        run=node.run,
-        turn=node.turn,
-        at_ms=node.at_ms,
-        tokens=node.tokens,
-        body=node.body,
-    )
-    if node.digest != wanted:
+    if node.digest != digest_of(digests[node.parent] if node.parent else None, node):
         yield TreeProblem("it is not as it was written: its digest differs", node.seq, node.id)
         return
     try:

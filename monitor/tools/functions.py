@@ -35,7 +35,14 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from monitor._util.argument_checks import check_kind, is_finite, is_whole, signature_of, with_context
+from monitor._util.argument_checks import (
+    check_kind,
+    check_number,
+    check_word,
+    is_finite,
+    signature_of,
+    with_context,
+)
 from monitor._util.hashing import canonical_json
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
@@ -434,9 +441,8 @@ def checked_traits(given: Traits) -> ToolTraits:
             raise ConfigError(f"{name}={seconds!r}: give seconds above 0, or None for no timeout")
     if traits.hard_timeout_s is not None and traits.hard_timeout_s < (traits.timeout_s or 0):
         raise ConfigError(f"hard_timeout_s={traits.hard_timeout_s!r} is shorter than timeout_s={traits.timeout_s!r}")
-    for name, known in (("kind", get_args(ToolKind)), ("keep", get_args(Keep))):
-        if getattr(traits, name) not in known:
-            raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {getattr(traits, name)!r}")
+    check_word("kind", traits.kind, ToolKind)
+    check_word("keep", traits.keep, Keep)
     for name, wanted, kind in (
         ("needs_approval", "True, False or a function of the arguments and the context", bool),
         ("guidance", "a text, or a function of the arguments", str),
@@ -447,8 +453,7 @@ def checked_traits(given: Traits) -> ToolTraits:
             check_kind(f"tool.{name}", value, kind, wanted)
     if callable(traits.guidance):
         with_context("guidance", traits.guidance, "lambda arguments, context: ...")
-    if not is_whole(traits.model_retries) or traits.model_retries < 0:
-        raise ConfigError(f"model_retries={traits.model_retries!r}: give a whole number, 0 for none")
+    check_number("model_retries", traits.model_retries, 0)
     if not isinstance(traits.command_argument, str | None):
         raise ConfigError(f"command_argument={traits.command_argument!r}: give the name of a parameter")
     return traits

@@ -219,7 +219,7 @@ async def test_without_a_key_the_call_says_which_variables_to_set(provider: Prov
 def test_making_a_model_makes_no_client(provider: Provider, environment: pytest.MonkeyPatch):
     """There is no key here, and nobody asks for one before the call."""
     made: list[str] = []
-    environment.setattr(f"{provider.model.__module__}._client_from_environment", lambda: made.append("a client"))
+    environment.setattr(provider.model, "_client_from_environment", lambda _: made.append("a client"))
     provider.model("m").stream(ask())
     assert made == []
 

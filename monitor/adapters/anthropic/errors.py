@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.error_causes import (
     attribute,
-    causes,
+    classified,
     header_delay_s,
     kind_by_type,
     message_of,
@@ -20,7 +19,6 @@ from monitor.adapters.error_causes import (
     with_its_cause,
 )
 from monitor.context.measure.overflow import says_overflow
-from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 
 _KINDS: Final = {
@@ -55,20 +53,7 @@ _NO_KEY: Final = "Could not resolve authentication method"
 
 def classify(error: BaseException) -> ModelError:
     """The kind of `error`, its message, and the delay that the service asks for. Never raises."""
-    if isinstance(error, ReportedFailure):
-        return error.model_error
-    if isinstance(error, AdapterError):
-        return ModelError(ErrorKind.MALFORMED, str(error))
-    chain = causes(error)
-    for cause in chain:
-        status = attribute(cause, "status_code")
-        if type(status) is int and kind_by_type(cause) is None:
-            return _api_error(cause, status)
-    for cause in chain:
-        kind = _kind_by_type(cause)
-        if kind is not None:
-            return ModelError(kind, with_its_cause(error))
-    return ModelError(ErrorKind.UNKNOWN, message_of(error))
+    return classified(error, _api_error, _kind_by_type, said=with_its_cause)
 
 
 def reported(error: object) -> ModelError:
@@ -93,7 +78,10 @@ def _kind_by_type(error: BaseException) -> ErrorKind | None:
     return kind_by_type(error)
 
 
-def _api_error(error: BaseException, status: int) -> ModelError:
+def _api_error(error: BaseException) -> ModelError | None:
+    status = attribute(error, "status_code")
+    if type(status) is not int or kind_by_type(error) is not None:
+        return None
     said, code = attribute(error, "type"), attribute(error, "error_code")
     word = said if isinstance(said, str) else None
     message = said_or(attribute(error, "api_message") or attribute(error, "message"), error)

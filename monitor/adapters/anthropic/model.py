@@ -13,14 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapp
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from anyio.lowlevel import RunVar
-
 from monitor._util.codec import to_plain
 from monitor._util.hashing import identity
 from monitor._util.signatures import REDACTED, goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.request_writing import Opening, check_keys, suggested, valid, valid_data
+from monitor.adapters.sdk_model import SdkModel
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
@@ -48,7 +47,7 @@ _OF_THE_REQUEST: Final = {
 """Parameters of the SDK that are not allowed as settings, and why."""
 
 
-class AnthropicModel:
+class AnthropicModel(SdkModel):
     """A Claude model. Each call is one request: a client that is made here does not retry.
 
     `client`: an `AsyncAnthropic`, or one for Bedrock or Vertex. It keeps its own retries, and you
@@ -64,19 +63,16 @@ class AnthropicModel:
 
     adapter: ClassVar[AdapterFactory] = AnthropicAdapter
     form: ClassVar[Form] = "anthropic"
+    provider = "anthropic"
+    example = "claude-sonnet-5"
 
     def __init__(self, model: str, *, client: Any = None) -> None:
-        if not model:
-            raise ConfigError("the model has no name; write one such as 'claude-sonnet-5'")
-        self.name: str = f"anthropic:{model}"
-        self._model = model
+        super().__init__(model, client)
         self._known = _known_settings()
         if client is not None and not _is_async_client(client):
             raise ConfigError(
                 f"client takes an AsyncAnthropic, not {type(client).__name__}: write client=anthropic.AsyncAnthropic()"
             )
-        self._given: AsyncAnthropic | None = client
-        self._made: RunVar[Any] = RunVar("client")
 
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[RawMessageStreamEvent]]:
         """The answer to `request`. The call is made when the result is awaited, and made again each
@@ -98,23 +94,26 @@ class AnthropicModel:
             )
         return Opening(partial(self._open, parameters | {"model": self._model, "stream": True}))
 
-    async def aclose(self) -> None:
-        """Close the client that was made in this event loop, if any. The next call makes another
-        one.
-        """
-        made = self._made.get(None)
-        if made is not None:
-            self._made.set(None)
-            await made.close()
-
     async def _open(self, parameters: Mapping[str, Any]) -> AsyncIterator[RawMessageStreamEvent]:
-        client: AsyncAnthropic | None = self._given or self._made.get(None)
-        if client is None:
-            client = _client_from_environment()
-            self._made.set(client)
+        client = self._client()
         messages: Any = client.beta.messages if "betas" in parameters else client.messages
         stream: AsyncIterator[RawMessageStreamEvent] = await messages.create(**parameters)
         return stream
+
+    def _client_from_environment(self) -> AsyncAnthropic:
+        """A client without the SDK's own retries: the supervisor decides about each attempt."""
+        from anthropic import AsyncAnthropic  # noqa: PLC0415 - as above
+
+        check_keys("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+        try:
+            client = AsyncAnthropic(max_retries=0)
+        except Exception as error:
+            raise ConfigError(f"no Anthropic client can be made from the environment: {describe(error)}") from error
+        if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:
+            raise ConfigError(
+                "no Anthropic client can be made from the environment: set ANTHROPIC_API_KEY, or give client="
+            )
+        return client
 
 
 # --- the SDK
@@ -142,22 +141,6 @@ def _is_async_client(client: object) -> bool:
     return callable(getattr(getattr(client, "messages", None), "create", None)) and (
         hasattr(client, "__aenter__") or not hasattr(client, "__enter__")
     )
-
-
-def _client_from_environment() -> AsyncAnthropic:
-    """A client without the SDK's own retries: the supervisor decides about each further attempt."""
-    from anthropic import AsyncAnthropic  # noqa: PLC0415 - as above
-
-    check_keys("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-    try:
-        client = AsyncAnthropic(max_retries=0)
-    except Exception as error:
-        raise ConfigError(f"no Anthropic client can be made from the environment: {describe(error)}") from error
-    if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:
-        raise ConfigError(
-            "no Anthropic client can be made from the environment: set ANTHROPIC_API_KEY, or give client="
-        )
-    return client
 
 
 # --- the request

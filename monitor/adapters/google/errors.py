@@ -7,7 +7,7 @@ from typing import Any
 
 from monitor.adapters.error_causes import (
     attribute,
-    causes,
+    classified,
     delay_s,
     has,
     header_delay_s,
@@ -16,24 +16,12 @@ from monitor.adapters.error_causes import (
     said_or,
 )
 from monitor.context.measure.overflow import says_overflow
-from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 
 
 def classify(error: BaseException) -> ModelError:
     """The kind of `error`, its message, and the delay that the service asks for. Never raises."""
-    if isinstance(error, AdapterError):
-        return ModelError(ErrorKind.MALFORMED, str(error))
-    chain = causes(error)
-    for cause in chain:
-        code = attribute(cause, "code")
-        if type(code) is int and has(cause, "details"):
-            return _api_error(cause, code)
-    for cause in chain:
-        kind = _kind_by_type(cause)
-        if kind is not None:
-            return ModelError(kind, message_of(error))
-    return ModelError(ErrorKind.UNKNOWN, message_of(error))
+    return classified(error, _api_error, _kind_by_type, said=message_of)
 
 
 def reported(error: object) -> ModelError:
@@ -59,7 +47,10 @@ def _kind_by_type(error: BaseException) -> ErrorKind | None:
     return kind
 
 
-def _api_error(error: BaseException, code: int) -> ModelError:
+def _api_error(error: BaseException) -> ModelError | None:
+    code = attribute(error, "code")
+    if type(code) is not int or not has(error, "details"):
+        return None
     status = attribute(error, "status")
     message = said_or(attribute(error, "message"), error)
     return ModelError(

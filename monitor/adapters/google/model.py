@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from anyio.lowlevel import RunVar
 from pydantic import ValidationError
 
 from monitor._util.codec import to_plain
@@ -20,6 +19,7 @@ from monitor._util.signatures import goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.request_writing import Opening, check_keys, suggested, valid, valid_data
+from monitor.adapters.sdk_model import SdkModel
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
@@ -38,7 +38,7 @@ _OF_THE_REQUEST: Final = {
 """Parameters of the SDK that are not allowed as settings, and why."""
 
 
-class GoogleModel:
+class GoogleModel(SdkModel):
     """A Gemini model. Each call is one request: the SDK does not run tools, and does not retry.
 
     `client`: a `genai.Client` or its `aio`. It keeps its own retry options, and you close it.
@@ -52,19 +52,16 @@ class GoogleModel:
 
     adapter: ClassVar[AdapterFactory] = GoogleAdapter
     form: ClassVar[Form] = "gemini"
+    provider = "google"
+    example = "gemini-2.5-flash"
 
     def __init__(self, model: str, *, client: Any = None) -> None:
-        if not model:
-            raise ConfigError("the model has no name; write one such as 'gemini-2.5-flash'")
-        self.name: str = f"google:{model}"
-        self._model = model
+        super().__init__(model, None if client is None else getattr(client, "aio", client))
         self._config_type = _sdk_config()
-        self._given = None if client is None else getattr(client, "aio", client)
         if client is not None and not callable(
             getattr(getattr(self._given, "models", None), "generate_content_stream", None)
         ):
             raise ConfigError(f"client takes a genai.Client, not {type(client).__name__}: write client=genai.Client()")
-        self._made: RunVar[Any] = RunVar("client")
 
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[types.GenerateContentResponse]]:
         """The answer to `request`. The call is made when the result is awaited, and made again each
@@ -78,26 +75,32 @@ class GoogleModel:
             raise ConfigError("the request has no messages, or only empty ones")
         return Opening(partial(self._open, contents, self._config(request)))
 
-    async def aclose(self) -> None:
-        """Close the client that was made in this event loop, if any. The next call makes another
-        one.
-        """
-        made = self._made.get(None)
-        if made is not None:
-            self._made.set(None)
-            await made.aclose()
-
     async def _open(
         self, contents: Any, config: types.GenerateContentConfig
     ) -> AsyncIterator[types.GenerateContentResponse]:
-        client = self._given or self._made.get(None)
-        if client is None:
-            client = _client_from_environment()
-            self._made.set(client)
-        stream: AsyncIterator[types.GenerateContentResponse] = await client.models.generate_content_stream(
+        stream: AsyncIterator[types.GenerateContentResponse] = await self._client().models.generate_content_stream(
             model=self._model, contents=contents, config=config
         )
         return stream
+
+    async def _close(self, client: Any) -> None:
+        await client.aclose()
+
+    def _client_from_environment(self) -> Any:
+        """A client without the SDK's hidden retry of a refused connection, which sleeps up to ten
+        seconds.
+        """
+        from google import genai  # noqa: PLC0415 - as above
+        from google.genai import types  # noqa: PLC0415
+
+        check_keys("GEMINI_API_KEY", "GOOGLE_API_KEY")
+        try:
+            return genai.Client(http_options=types.HttpOptions(retry_options=types.HttpRetryOptions(attempts=1))).aio
+        except Exception as error:
+            raise ConfigError(
+                "no Gemini client can be made from the environment: set GEMINI_API_KEY (or GOOGLE_API_KEY), or give"
+                f" client=. {describe(error)}"
+            ) from error
 
     def _config(self, request: ModelRequest) -> types.GenerateContentConfig:
         config = to_config(request)
@@ -128,23 +131,6 @@ def _sdk_config() -> type[types.GenerateContentConfig]:
             raise MissingExtra("google-genai", "google") from None
         raise
     return types.GenerateContentConfig
-
-
-def _client_from_environment() -> Any:
-    """A client without the SDK's hidden retry of a refused connection, which sleeps up to ten
-    seconds.
-    """
-    from google import genai  # noqa: PLC0415 - as above
-    from google.genai import types  # noqa: PLC0415
-
-    check_keys("GEMINI_API_KEY", "GOOGLE_API_KEY")
-    try:
-        return genai.Client(http_options=types.HttpOptions(retry_options=types.HttpRetryOptions(attempts=1))).aio
-    except Exception as error:
-        raise ConfigError(
-            "no Gemini client can be made from the environment: set GEMINI_API_KEY (or GOOGLE_API_KEY), or give"
-            f" client=. {describe(error)}"
-        ) from error
 
 
 # --- the request

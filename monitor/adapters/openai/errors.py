@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.error_causes import (
     attribute,
-    causes,
+    classified,
     header_delay_s,
     kind_by_type,
     message_of,
@@ -21,7 +20,6 @@ from monitor.adapters.error_causes import (
     with_its_cause,
 )
 from monitor.context.measure.overflow import OverflowKind, read_failure, says_overflow
-from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 
 _CODES: Final = {
@@ -77,20 +75,7 @@ _CLASSES: Final = {
 
 def classify(error: BaseException) -> ModelError:
     """The kind of `error`, its message, and the delay that the service asks for. Never raises."""
-    if isinstance(error, ReportedFailure):
-        return error.model_error
-    if isinstance(error, AdapterError):
-        return ModelError(ErrorKind.MALFORMED, str(error))
-    chain = causes(error)
-    for cause in chain:
-        found = _of_the_sdk(cause)
-        if found is not None:
-            return found
-    for cause in chain:
-        kind = kind_by_type(cause)
-        if kind is not None:
-            return ModelError(kind, message_of(error))
-    return ModelError(ErrorKind.UNKNOWN, message_of(error))
+    return classified(error, _of_the_sdk, kind_by_type, said=message_of)
 
 
 def reported(

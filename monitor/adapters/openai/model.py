@@ -14,13 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar, Final
 
-from anyio.lowlevel import RunVar
-
 from monitor._util.codec import to_plain
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.openai.request_messages import joined, to_input, to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.request_writing import Opening, check_keys, suggested, valid
+from monitor.adapters.sdk_model import SdkModel
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.models import ModelRequest, ToolSpec
 from monitor.wires.forms import Form
@@ -47,40 +46,31 @@ for it."""
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
-class _OpenAIBase:
+class _OpenAIBase(SdkModel):
     """The common part of both models: the client, and the names of settings."""
 
     adapter: ClassVar[AdapterFactory] = OpenAIAdapter
-    _provider: ClassVar[str]
+    example = "gpt-5"
 
     def __init__(self, model: str, *, client: Any = None) -> None:
-        if not model:
-            raise ConfigError("the model has no name; write one such as 'gpt-5'")
-        self.name: str = f"{self._provider}:{model}"
-        self._model = model
+        super().__init__(model, client)
         sdk = _sdk()
         if client is not None and not isinstance(client, sdk.AsyncOpenAI):
             raise ConfigError(
                 f"client takes an openai.AsyncOpenAI, not {type(client).__name__}: write client=openai.AsyncOpenAI()"
             )
-        self._given = client
-        self._made: RunVar[Any] = RunVar("client")
 
-    async def aclose(self) -> None:
-        """Close the client that was made in this event loop, if any. The next call makes another
-        one.
-        """
-        made = self._made.get(None)
-        if made is not None:
-            self._made.set(None)
-            await made.close()
-
-    def _client(self) -> Any:
-        client = self._given or self._made.get(None)
-        if client is None:
-            client = _client_from_environment()
-            self._made.set(client)
-        return client
+    def _client_from_environment(self) -> Any:
+        """Without the SDK's hidden retries, which sleep up to two minutes each."""
+        sdk = _sdk()
+        check_keys("OPENAI_API_KEY")
+        try:
+            return sdk.AsyncOpenAI(max_retries=0)
+        except sdk.OpenAIError as error:
+            raise ConfigError(
+                "no OpenAI client can be made from the environment: set OPENAI_API_KEY, or give client=."
+                f" {describe(error)}"
+            ) from error
 
 
 class OpenAIModel(_OpenAIBase):
@@ -100,7 +90,7 @@ class OpenAIModel(_OpenAIBase):
     """
 
     form: ClassVar[Form] = "openai-chat"
-    _provider = "openai"
+    provider = "openai"
 
     def __init__(self, model: str, *, client: Any = None, send_reasoning: bool = False) -> None:
         super().__init__(model, client=client)
@@ -136,7 +126,7 @@ class OpenAIResponsesModel(_OpenAIBase):
     """
 
     form: ClassVar[Form] = "openai-responses"
-    _provider = "openai-responses"
+    provider = "openai-responses"
 
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[Any]]:
         """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
@@ -253,15 +243,3 @@ def _check(parameters: Mapping[str, Any], known: frozenset[str]) -> None:
             f"the OpenAI SDK has no such settings: {', '.join(suggested(name, known) for name in unknown)}; "
             "what a compatible server has besides goes into extra_body"
         )
-
-
-def _client_from_environment() -> Any:
-    """Without the SDK's hidden retries, which sleep up to two minutes each."""
-    sdk = _sdk()
-    check_keys("OPENAI_API_KEY")
-    try:
-        return sdk.AsyncOpenAI(max_retries=0)
-    except sdk.OpenAIError as error:
-        raise ConfigError(
-            f"no OpenAI client can be made from the environment: set OPENAI_API_KEY, or give client=. {describe(error)}"
-        ) from error

@@ -110,11 +110,8 @@ class Fullness:
         )
 
     def _learn(self, error: ModelError) -> None:
-        overflow = (
-            read_failure(error.message, status=error.status, code=error.code)
-            if error.kind is ErrorKind.OVERFLOW
-            else None
-        )
+        is_overflow = error.kind is ErrorKind.OVERFLOW
+        overflow = read_failure(error.message, status=error.status, code=error.code) if is_overflow else None
         if overflow is not None and overflow.window_tokens:
             self.window = self.window.learned(overflow.window_tokens)
             self._usable = self._headroom.usable(self.window)

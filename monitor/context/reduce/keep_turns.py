@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, TypeAlias
 
-from monitor.context.reduce.reduction import Messages, check_number
+from monitor._util.argument_checks import check_number
+from monitor.context.reduce.reduction import Messages
 from monitor.context.turns import user_turns
 from monitor.errors import ConfigError
 

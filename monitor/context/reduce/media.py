@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from monitor.context.reduce.reduction import Messages, changed_by, check_number
+from monitor._util.argument_checks import check_number
+from monitor.context.reduce.reduction import Messages, changed_by
 from monitor.context.turns import newest_turns
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 

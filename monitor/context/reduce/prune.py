@@ -8,9 +8,10 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from operator import is_
 from typing import Any, Final
 
+from monitor._util.argument_checks import check_number
 from monitor._util.token_estimate import estimate_tokens
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context.reduce.reduction import Messages, TextTokens, changed_by, check_number
+from monitor.context.reduce.reduction import Messages, TextTokens, changed_by
 from monitor.context.turns import newest_turns, unread_from
 from monitor.messages import AssistantMessage, Message
 

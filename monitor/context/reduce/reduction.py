@@ -178,9 +178,3 @@ def difference(old: Messages, new: Messages) -> tuple[int, int, Messages]:
     while same < shorter - start and old[-1 - same] is new[-1 - same]:
         same += 1
     return start, len(old) - same, new[start : len(new) - same]
-
-
-def check_number(name: str, value: object, least: int) -> None:
-    """Raise `ConfigError` unless `value` is a whole number of at least `least`."""
-    if not is_whole(value) or value < least:
-        raise ConfigError(f"{name} is {value!r}; it must be a whole number, {least} or more")

@@ -8,9 +8,9 @@ import re
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from monitor._util.argument_checks import is_finite
+from monitor._util.argument_checks import check_number, is_finite
 from monitor._util.cuts import cut_after, cut_before
-from monitor.context.reduce.reduction import Messages, changed_by, check_number, with_texts
+from monitor.context.reduce.reduction import Messages, changed_by, with_texts
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message
 

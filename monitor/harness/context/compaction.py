@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import anyio
 
-from monitor._util.argument_checks import check_kind, check_model, is_whole
+from monitor._util.argument_checks import check_kind, check_model, check_word, is_whole
 from monitor._util.explained_options import explained
 from monitor.adapters.provider_forms import to_form
 from monitor.compaction.pinned import PinnedFacts, recognised
@@ -189,8 +189,8 @@ class Compaction(Preset):
                 " summarizer=monitor.compaction.Extractive()"
             )
         _check(model, instructions, tools, facts)
-        if form is not None and form not in get_args(Form):
-            raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
+        if form is not None:
+            check_word("form", form, Form)
         time = clock or SystemClock()
         began = time.now()
         fan, awaited = fan_out(checked_sinks(sinks), CLOSE_GRACE_S)

@@ -15,6 +15,7 @@ from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall
 from monitor.compaction.pinned import recognised
 from monitor.context.history import History, HistoryEdit
+from monitor.context.reduce.reduction import difference
 from monitor.context.repairs.repair import repair, repair_next
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, Repair, RepairKind
@@ -128,7 +129,7 @@ class ValidHistory:
         history = self._history
         messages, report = repair(history.messages, form=self._form)
         if messages is not history.messages:
-            history.commit(_edit(history, messages))
+            history.commit(HistoryEdit(history.version, *difference(history.messages, messages), "repair"))
         self._ids = _call_ids(messages)
         return report.repairs
 
@@ -150,14 +151,3 @@ def _call_ids(messages: Iterable[Message]) -> set[str]:
         for part in one.content
         if isinstance(part, ToolCall)
     }
-
-
-def _edit(history: History, messages: tuple[Message, ...]) -> HistoryEdit:
-    """The edit that turns `history` into `messages`: from the first message that differs to the
-    last, so that the cached prefix stays valid.
-    """
-    before = history.messages
-    most = min(len(before), len(messages))
-    start = next((at for at in range(most) if before[at] is not messages[at]), most)
-    behind = next((at for at in range(most - start) if before[-1 - at] is not messages[-1 - at]), most - start)
-    return HistoryEdit(history.version, start, len(before) - behind, messages[start : len(messages) - behind], "repair")

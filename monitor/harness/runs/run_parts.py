@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from monitor._util.quoting import foreign
@@ -42,42 +42,51 @@ from monitor.usage import AskCost
 from monitor.wires.raw import RawMessage
 
 
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RunRequest:
+    """What one run of a supervisor is asked to do."""
+
+    task: str | UserMessage | None = None
+    streams: bool = False
+    """Its events are read one by one."""
+    history: Sequence[RawMessage | Message] | None = None
+    session: SessionStore | str | None = None
+    """In the place of the supervisor's own, as `history` is."""
+    caller: Caller | None = None
+    """The run that calls this run as the tool `as_tool`, if any."""
+    as_tool: str = ""
+    call: str = ""
+    """The key of that call, and its id."""
+    as_call: str | None = None
+    run_id: str | None = None
+    """Of a run that goes on in another process; by default a new one."""
+    resumed: RunRecord | None = None
+    """The run of the session that goes on, without another task."""
+    deps: object = None
+    """In the place of the supervisor's own, or of its caller's."""
+
+
 class RunParts:
     """The core, the history, the session, the calls and the loop of one run."""
 
-    def __init__(
-        self,
-        supervisor: RunOptions,
-        task: str | UserMessage | None,
-        *,
-        run: CallingRun,
-        run_id: str,
-        streams: bool,
-        history: Sequence[RawMessage | Message] | None,
-        session: SessionStore | str | None,
-        caller: Caller | None,
-        as_tool: str,
-        call: str,
-        as_call: str | None,
-        resumed: RunRecord | None,
-        deps: object,
-    ) -> None:
-        """See `Run`. `run`: the run as its tools see it, whose id is `run_id`."""
+    def __init__(self, supervisor: RunOptions, asked: RunRequest, *, run: CallingRun, run_id: str) -> None:
+        """`run`: the run as its tools see it, whose id is `run_id`."""
+        task, caller, resumed = asked.task, asked.caller, asked.resumed
         said = str(resumed.data.get(TASK, "")) if resumed is not None else _words(task)
         self._supervisor = supervisor
         self._caller = caller
         self._run_id = run_id
-        self._agent, self._as_call = supervisor.agent or as_tool, as_call
+        self._agent, self._as_call = supervisor.agent or asked.as_tool, asked.as_call
         self.clock = caller.clock if caller is not None else supervisor.clock
         self._now = self.clock.now
         self.delivery: Delivery = Delivery(
             supervisor.sinks,
-            streams=streams,
+            streams=asked.streams,
             grace_s=supervisor.close_grace_s,
             caller=caller.delivery if caller is not None else None,
         )
         self._emit = self.delivery.emit
-        store = store_of(session, supervisor, caller)
+        store = store_of(asked.session, supervisor, caller)
         log = InputLog() if store is not None and store.keeps_chunks else None
         self._tools = supervisor.tools.copy()
         self._supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
@@ -85,10 +94,9 @@ class RunParts:
         self.budget_hold: BudgetHold | None = self._new_budget_hold()
         budgets = budgets_of(supervisor, self.budget_hold, caller)
         self.goal: Goal = self._new_goal(log)
-        self.core: RunCore = self._new_core(said, budgets, log, as_tool=as_tool)
+        self.core: RunCore = self._new_core(said, budgets, log, as_tool=asked.as_tool)
         self.work: Interruptible = Interruptible(self.core, self.clock)
-        if deps is None:
-            deps = supervisor.calls.deps
+        deps = supervisor.calls.deps if asked.deps is None else asked.deps
         self.as_caller: Caller = Caller(
             self.core,
             self.clock,
@@ -106,16 +114,16 @@ class RunParts:
         first = [] if task is None else [_said_by_others(task)]
         if supervisor.plan is not None and resumed is None and (step := self.goal.first_step()) is not None:
             first.append(UserMessage((Text(step),), synthetic=True))
-        given = supervisor.given if history is None else supervisor.taken_in(history)
+        given = supervisor.given if asked.history is None else supervisor.taken_in(asked.history)
         given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
         self._instructions = given.instructions
         self.history: History = History(() if store is not None else (*given.messages, *first))
         self._valid_history = ValidHistory(self.history, supervisor.form, given.repairs, self._repaired)
         self.session: RunSession | None = None
         if store is not None:
-            record = resumed or record_of(run_id, said, caller, self._agent, call)
+            record = resumed or record_of(run_id, said, caller, self._agent, asked.call)
             self.session = self._new_session(
-                store, record, given, first, log, may_go_on=history is None, resumed=resumed is not None
+                store, record, given, first, log, may_go_on=asked.history is None, resumed=resumed is not None
             )
 
         # What goes on in a turn.

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,7 @@ from monitor.events import Envelope, Event
 from monitor.harness.checks import ending_by
 from monitor.harness.context.run_context import interrupted
 from monitor.harness.runs.caller import Caller
-from monitor.harness.runs.run_parts import RunParts
+from monitor.harness.runs.run_parts import RunParts, RunRequest
 from monitor.harness.runs.run_session import RunSession
 from monitor.harness.runs.steering import message_of
 from monitor.harness.runs.supervisor_options import RunOptions
@@ -46,11 +46,8 @@ from monitor.messages import Message, SteerMessage, SteerReceipt, UserMessage
 from monitor.outcome import Outcome, OutputT
 from monitor.reasons import RESUMABLE, TerminateReason
 from monitor.sessions.postgres.session_address import in_use
-from monitor.sessions.run_records import RunRecord
-from monitor.sessions.session_store import SessionStore
 from monitor.usage import Usage
 from monitor.verdicts import Stop
-from monitor.wires.raw import RawMessage
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
@@ -60,51 +57,17 @@ class Run(Generic[OutputT]):
     `RunTerminated`.
     """
 
-    def __init__(
-        self,
-        supervisor: RunOptions[OutputT],
-        task: str | UserMessage | None,
-        *,
-        streams: bool,
-        history: Sequence[RawMessage | Message] | None = None,
-        session: SessionStore | str | None = None,
-        caller: Caller | None = None,
-        as_tool: str = "",
-        call: str = "",
-        as_call: str | None = None,
-        run_id: str | None = None,
-        resumed: RunRecord | None = None,
-        deps: object = None,
-    ) -> None:
-        """`history`, `session`: replace the supervisor's own. `caller`: the run that calls this run
-        as the tool `as_tool`, if any: by the call with the key `call` and the id `as_call`.
-        `run_id`: of a run that goes on in another process; by default a new one. `resumed`: the run
-        of the session that goes on, without another task. `deps`: in the place of the supervisor's
-        own, or of its caller's.
-        """
-        if resumed is None and not isinstance(task, str | UserMessage):
+    def __init__(self, supervisor: RunOptions[OutputT], asked: RunRequest) -> None:
+        if asked.resumed is None and not isinstance(asked.task, str | UserMessage):
             raise ConfigError(
-                f"the task is a text or a UserMessage, not {task!r}: write supervisor.run('What to do', history=[...])"
+                f"the task is a text or a UserMessage, not {asked.task!r}: write supervisor.run('What to do',"
+                " history=[...])"
             )
-        self.id: Final = resumed.id if resumed is not None else run_id or uuid.uuid4().hex
+        self.id: Final = asked.resumed.id if asked.resumed is not None else asked.run_id or uuid.uuid4().hex
         """Names the run in its ledger and its events of calls."""
         self._supervisor = supervisor
-        self._caller = caller
-        parts = RunParts(
-            supervisor,
-            task,
-            run=self,
-            run_id=self.id,
-            streams=streams,
-            history=history,
-            session=session,
-            caller=caller,
-            as_tool=as_tool,
-            call=call,
-            as_call=as_call,
-            resumed=resumed,
-            deps=deps,
-        )
+        self._caller = asked.caller
+        parts = RunParts(supervisor, asked, run=self, run_id=self.id)
         self.as_caller: Caller = parts.as_caller
         self._now = parts.clock.now
         self._core = parts.core

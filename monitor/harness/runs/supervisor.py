@@ -23,6 +23,7 @@ from monitor.errors import ConfigError, ToolError
 from monitor.harness.option_words import of_the_supervisor
 from monitor.harness.record.stored_runs import nested_in, outcome_in
 from monitor.harness.runs.caller import Caller
+from monitor.harness.runs.run_parts import RunRequest
 from monitor.harness.runs.supervised_run import Run
 from monitor.harness.runs.supervisor_options import RunOptions, checked_session
 from monitor.harness.streams.error_origin import current_task
@@ -131,7 +132,8 @@ class Supervisor(RunOptions[OutputT]):
         and is a part of the idempotency key of its tools; by default a new one. `deps`: in the
         place of the supervisor's own.
         """
-        return await _ended(Run(self, task, streams=False, history=history, session=session, run_id=run_id, deps=deps))
+        asked = RunRequest(task=task, history=history, session=session, run_id=run_id, deps=deps)
+        return await _ended(Run(self, asked))
 
     async def resume(
         self, session: SessionStore | str | None = None, *, run: str | None = None, deps: object = None
@@ -175,7 +177,7 @@ class Supervisor(RunOptions[OutputT]):
         if not going:
             raise _nothing_to_resume(of_user, run)
         record = replace(going[-1], ended_at_s=None)
-        return Run(self, None, streams=streams, session=store, resumed=record, deps=deps)
+        return Run(self, RunRequest(streams=streams, session=store, resumed=record, deps=deps))
 
     @explains_options(example="supervisor.run_sync('What to do')", explain=of_the_supervisor)
     def run_sync(
@@ -209,7 +211,8 @@ class Supervisor(RunOptions[OutputT]):
         """One run, event by event:
         `async with supervisor.stream(task) as run: async for event in run`.
         """
-        return Run(self, task, streams=True, history=history, session=session, run_id=run_id, deps=deps)
+        asked = RunRequest(task=task, streams=True, history=history, session=session, run_id=run_id, deps=deps)
+        return Run(self, asked)
 
     @explains_options(example="supervisor.as_tool(name='researcher', description='Finds facts.')")
     def as_tool(self, *, name: str, description: str) -> Tool:
@@ -282,13 +285,14 @@ class _Subagent:
                 known = await outcome_in(caller.session, began.id)
                 if known is not None:
                     return known
-        options: dict[str, Any] = {"caller": caller, "as_tool": self.spec.name, "call": call}
-        options["as_call"] = context.call.id if caller is not None else None
-        if began is None and caller is not None and caller.session is not None:
-            options["run_id"] = fingerprint(f"{caller.run_id} {call}".encode())
+        asked = RunRequest(caller=caller, as_tool=self.spec.name, call=call)
+        if caller is not None:
+            asked = replace(asked, as_call=context.call.id)
         if began is not None:
-            return await _ended(Run(self._supervisor, None, streams=False, resumed=began, **options))
-        return await _ended(Run(self._supervisor, task, streams=False, **options))
+            return await _ended(Run(self._supervisor, replace(asked, resumed=began)))
+        if caller is not None and caller.session is not None:
+            asked = replace(asked, run_id=fingerprint(f"{caller.run_id} {call}".encode()))
+        return await _ended(Run(self._supervisor, replace(asked, task=task)))
 
 
 async def _ended(run: Run[OutputT]) -> Outcome[OutputT]:

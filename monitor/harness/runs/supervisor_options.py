@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 
-from monitor._util.argument_checks import check_kind, check_model, check_part, check_parts, is_finite
+from monitor._util.argument_checks import check_kind, check_model, check_part, check_parts, check_word, is_finite
 from monitor._util.explained_options import explains_options
 from monitor.budget import Budget
 from monitor.calls import CallLedger
@@ -142,11 +142,12 @@ class RunOptions(Generic[OutputT]):
         check_kind("plan", plan, Plan, "a monitor.Plan")
         retries = Retries() if retries is _DEFAULT else retries
         check_kind("retries", retries, Retries, "a monitor.Retries, such as monitor.Retries(3)")
-        _check_choices(
-            tool_choice=(tool_choice, ToolChoice),
-            looped_text=(looped_text, LoopedText),
-            unfinished=(unfinished, Unfinished),
-        )
+        for name, given, words in (
+            ("tool_choice", tool_choice, ToolChoice),
+            ("looped_text", looped_text, LoopedText),
+            ("unfinished", unfinished, Unfinished),
+        ):
+            check_word(name, given, words)
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
         check_kind("model_settings", model_settings, Mapping, "a dict")
         compaction = DEFAULT if compaction is _DEFAULT else compaction
@@ -244,13 +245,6 @@ def _apart(budget: Budget | SharedBudget | None) -> tuple[Budget | None, SharedB
 def _checked_outages(given: Outages | None) -> Outages | None:
     check_kind("outages", given, Outages, "a monitor.shared.Outages")
     return given
-
-
-def _check_choices(**choices: tuple[object, Any]) -> None:
-    """Check options that are one of some words, each with its type."""
-    for name, (given, words) in choices.items():
-        if given not in get_args(words):
-            raise ConfigError(f"{name} is one of {', '.join(map(repr, get_args(words)))}, not {given!r}")
 
 
 def _checked_last_turn(given: object) -> LastTurn | None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
 import anyio
 from anyio.lowlevel import current_token
+
+from monitor.errors import leaves_of
 
 
 class ErrorOrigin(Enum):
@@ -102,7 +103,7 @@ def whose(error: BaseException, *, cancelled: bool, destroyed: bool) -> ErrorOri
     """
     return (
         ErrorOrigin.OUTSIDE
-        if any(_is_outside(leaf, cancelled, destroyed) for leaf in _leaves(error))
+        if any(_is_outside(leaf, cancelled, destroyed) for leaf in leaves_of(error))
         else ErrorOrigin.SOURCE
     )
 
@@ -113,14 +114,6 @@ def _is_outside(error: BaseException, cancelled: bool, destroyed: bool) -> bool:
     if isinstance(error, GeneratorExit):
         return destroyed
     return cancelled or destroyed or not isinstance(error, cancelled_types())
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def is_leaked(error: BaseException) -> bool:

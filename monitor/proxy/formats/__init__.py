@@ -1,5 +1,6 @@
-"""The wire formats that the proxy reads and writes, without I/O and without a clock. `base.py` says
-how a relay uses them.
+"""Finds the wire format of a request, for the part of the proxy that receives requests. Each format
+has a module here, which reads requests and answers, and writes the end of an answer. `base.py` says
+how a relay uses it.
 
 | wire | legal end | error form | refusal |
 | --- | --- | --- | --- |

@@ -32,34 +32,6 @@ from monitor.models import ModelError
 from monitor.usage import NO_USAGE, Usage
 from monitor.wires.forms import Form
 
-__all__ = [
-    "BROKE_OFF",
-    "DONE",
-    "MAX_EVENT_BYTES",
-    "NOTHING",
-    "RETRY_LATER",
-    "RETRY_NEVER",
-    "STOPPED",
-    "Beginning",
-    "Fault",
-    "FaultKind",
-    "Frame",
-    "FrameContent",
-    "Framing",
-    "HalfCalls",
-    "JudgedRequest",
-    "Refusal",
-    "Span",
-    "Unjudged",
-    "WireAnswer",
-    "decoded",
-    "joined",
-    "parsed",
-    "parsed_object",
-    "read_whole",
-    "to_bytes",
-]
-
 # --- requests
 
 

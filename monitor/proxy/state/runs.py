@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -92,27 +92,15 @@ class ProxiedRun:
 
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON data, for the pages."""
-        return {
-            "id": self.id,
-            "key": self.key,
-            "name": self.name,
-            "wire": self.wire,
-            "model": self.model,
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_SHOWN} | {
             "state": "held" if self.held else self.state,
-            "last_stop": self.last_stop,
             "began_s": round(self.began_s, 3),
             "last_s": round(self.last_s, 3),
-            "requests": self.requests,
-            "turns": self.turns,
-            "answer_bytes": self.answer_bytes,
-            "tokens": self.tokens,
-            "estimated": self.estimated,
-            "task": self.task,
             "cost_usd": None if self.cost_usd is None else round(self.cost_usd, 6),
-            "stops": self.stops,
-            "active": self.active,
-            "unwatched": self.unwatched,
         }
+
+
+_NOT_SHOWN: Final = frozenset({"aborts", "allowed", "held"})
 
 
 def signature(detection: Detection) -> str:

@@ -172,7 +172,7 @@ class _Import:
             case "run":
                 self._target.run(run_codec.from_dict(data["run"]))
             case "node":
-                self._target.node(_node(data))
+                self._target.node(node_in(data))
             case "head":
                 self._target.head(data["name"], data["node"])
             case "call":
@@ -209,6 +209,7 @@ class _Import:
             raise SessionDamaged(f"node number {problem.seq}: {problem.what}")
 
 
-def _node(data: dict[str, Any]) -> Node:
+def node_in(data: dict[str, Any]) -> Node:
+    """The node in a line."""
     fields = {name: data[name] for name in _NODE_FIELDS}
     return Node(kind=NodeKind(data["kind"]), body=canonical(data["body"]), **fields)

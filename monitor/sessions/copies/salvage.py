@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from monitor.calls import answer_codec, request_codec
 from monitor.errors import MonitorError, SessionDamaged, SessionNotFound
 from monitor.sessions.faults import READ_FAULTS, typed
 from monitor.sessions.files import made
-from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, check_readable, digest_of, new_id, node_of
+from monitor.sessions.nodes import ID_CHANCE_BYTES, Node, check_readable, digest_of, new_id
 from monitor.sessions.reader import connect_reader, lacks_log
 from monitor.sessions.run_records import run_codec
 from monitor.sessions.tables import rows, stored_rows, writing
@@ -151,16 +151,9 @@ class _Salvage:
             try:
                 node, parent = self._read_node(seq)
                 at = self._nearest(seq, parent)
-                draft = Draft(kind=node.kind, body=node.body, run=node.run, turn=node.turn, tokens=node.tokens)
                 self.saved_nodes += 1
-                saved = node_of(
-                    draft,
-                    seq=self.saved_nodes,
-                    id=node.id,
-                    parent=at.id if at is not None else None,
-                    parent_digest=at.digest if at is not None else None,
-                    at_ms=node.at_ms,
-                )
+                saved = replace(node, seq=self.saved_nodes, parent=at.id if at is not None else None)
+                saved = replace(saved, digest=digest_of(at.digest if at is not None else None, saved))
                 rows.write_node(self._connection, saved, self._blobs)
                 self._saved[seq] = saved
             except _UNREADABLE as error:
@@ -174,24 +167,12 @@ class _Salvage:
         if node is None:
             raise SessionDamaged("it cannot be read")
         before = {None} if parent is None else self._digests.get(parent, set())
-        wanted = {self._digest(node, one) for one in before}
+        wanted = {digest_of(one, node) for one in before}
         self._digests[seq] = {node.digest} | wanted
         if wanted and node.digest not in wanted:
             raise SessionDamaged("it is not as it was written: its digest differs")
         check_readable(node)
         return node, parent
-
-    def _digest(self, node: Node, parent: str | None) -> str:
-        return digest_of(
-            parent,
-            id=node.id,
-            kind=node.kind,
-            run=node.run,
-            turn=node.turn,
-            at_ms=node.at_ms,
-            tokens=node.tokens,
-            body=node.body,
-        )
 
     def _nearest(self, seq: int, parent: int | None) -> Node | None:
         """The saved node that a node follows."""

@@ -18,9 +18,9 @@ from typing import Any, Final
 from anyio import to_thread
 
 from monitor.errors import ConfigError, SessionUnavailable
-from monitor.sessions.copies.json_lines import exported, fill, imported
+from monitor.sessions.copies.json_lines import exported, fill, imported, node_in
 from monitor.sessions.lock import OwnerLock, lock_path
-from monitor.sessions.nodes import NodeKind, canonical, digest_of
+from monitor.sessions.nodes import canonical, digest_of
 from monitor.sessions.postgres.session_address import is_database, parts_of
 from monitor.sessions.postgres.session_import import rewriting
 from monitor.sessions.reader import SessionReader, connect_reader, resolved
@@ -172,8 +172,7 @@ class _Trim:
 
     def _digested(self, node: dict[str, Any]) -> dict[str, Any]:
         """The line of a node, with the digest of what it holds now."""
-        fields = {name: node[name] for name in ("id", "run", "turn", "at_ms", "tokens")}
         above = self._digests[node["parent"]] if node["parent"] is not None else None
-        digest = digest_of(above, kind=NodeKind(node["kind"]), body=canonical(node["body"]), **fields)
+        digest = digest_of(above, node_in(node))
         self._digests[node["id"]] = digest
         return {**node, "digest": digest}

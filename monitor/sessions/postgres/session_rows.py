@@ -14,13 +14,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from monitor.calls import CallRecord, answer_codec, call_codec, request_codec
-from monitor.errors import MonitorError, SessionDamaged, StoreError
+from monitor.errors import SessionDamaged, StoreError
 from monitor.events import event_codec
 from monitor.sessions.nodes import Node, NodeKind
 from monitor.sessions.postgres.session_seal import broken
+from monitor.sessions.postgres.statements import COLUMNS
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
 from monitor.sessions.tables.schema import OPEN_CALL
+from monitor.sessions.tables.session_reads import unreadable
 from monitor.sessions.tables.sharing import Pointers, has_pointer, whole
 from monitor.sessions.tables.stored_rows import chunks_of
 from monitor.sessions.tree import ACTIVE, Context, Tip, TreeProblem, context_of, verify
@@ -30,9 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NODE: Final = (
-    "select seq, id, parent, kind, run, turn, at_ms, tokens, digest, body from monitor_nodes where session = %s"
-)
+_NODE: Final = f"select {', '.join(COLUMNS['nodes'])} from monitor_nodes where session = %s"
 _CALL: Final = "select body from monitor_calls where session = %s"
 _PAGE: Final = 64
 _LONGEST_PAGE: Final = 4_096
@@ -214,20 +214,8 @@ class Rows:
 
     def verify(self) -> tuple[TreeProblem, ...]:
         """The faults of the chain of nodes and of the digests, and the rows that cannot be read."""
-        found = [*verify(self.nodes(), self.heads()), *broken(self._connection, self._session)]
-        reads: dict[str, Callable[[], object]] = {
-            "runs": self.runs,
-            "calls": self.calls,
-            "approvals": self.approvals,
-            "events": self.events,
-            "chunks": self.chunks,
-        }
-        for what, read in reads.items():
-            try:
-                read()
-            except MonitorError as error:
-                found.append(TreeProblem(f"the {what}: {error}"))
-        return tuple(found)
+        chain = verify(self.nodes(), self.heads())
+        return (*chain, *broken(self._connection, self._session), *unreadable(self))
 
     # -------------------------------------------------------------- texts that are stored once
 
@@ -255,20 +243,10 @@ class Rows:
 
 
 def _node(row: Sequence[Any]) -> Node:
-    seq, id, parent, kind, run, turn, at_ms, tokens, digest, body = row
+    columns = dict(zip(COLUMNS["nodes"], row, strict=True))
     try:
-        known = NodeKind(kind)
+        kind = NodeKind(columns["kind"])
     except ValueError:
-        raise SessionDamaged(f"node number {seq} has the kind {kind!r}, which is none") from None
-    return Node(
-        seq=seq,
-        id=id,
-        parent=parent,
-        kind=known,
-        run=given(run),
-        turn=turn,
-        at_ms=at_ms,
-        tokens=tokens,
-        digest=digest,
-        body=body,
-    )
+        seq, given_kind = columns["seq"], columns["kind"]
+        raise SessionDamaged(f"node number {seq} has the kind {given_kind!r}, which is none") from None
+    return Node(**{**columns, "kind": kind, "run": given(columns["run"])})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from monitor.calls import (
     ApprovalAnswer,
@@ -15,19 +15,16 @@ from monitor.calls import (
     may_follow,
     request_codec,
 )
-from monitor.chunks import TextDelta, chunk_codec
 from monitor.errors import StoreError
-from monitor.events import Event, event_codec
-from monitor.sessions.nodes import Node, canonical
+from monitor.events import Event
+from monitor.sessions.nodes import Node
 from monitor.sessions.postgres.session_rows import Rows, id_of, kept
+from monitor.sessions.postgres.statements import COLUMNS
 from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks, run_codec
 from monitor.sessions.tables.owner_memory import Memory
-from monitor.sessions.tables.packing import escaped
-from monitor.sessions.tables.sharing import can_be_shared
+from monitor.sessions.tables.packing import Packing, escaped
+from monitor.sessions.tables.writing import NOWHERE, stepped
 from monitor.sessions.tree import plan
-
-_NOWHERE: Final = (None, 0)
-"""The state and the attempt of a call that is not in the ledger."""
 
 
 class StepRows:
@@ -39,6 +36,7 @@ class StepRows:
         self.new: set[tuple[str, str]] = set()
         """The tables and keys of rows that are not there yet."""
         self._read = rows
+        self._packing = Packing(rows.pointers)
         self._memory = memory
         self._last = dict(last)
         self._calls: list[CallRecord] = []
@@ -54,11 +52,8 @@ class StepRows:
         if planned.nodes:
             self.head(changes.branch, planned.head)
             self._memory.take(planned.nodes, changes.branch, planned.head)  # what fails forgets everything
-        by_key: dict[str, list[CallRecord]] = {}
-        for record in changes.calls:
-            by_key.setdefault(record.key, []).append(record)
-        for steps in by_key.values():
-            self._steps(steps)
+        for record, _ in stepped(changes.calls, self._standing):
+            self.call(record)
         self.questions(changes.requests, changes.answers)
         for event in changes.events:
             self.event(changes.events_run, event, at_ms)
@@ -68,7 +63,7 @@ class StepRows:
 
     def intend(self, record: CallRecord) -> None:
         """Take a call unless its key is known."""
-        if self._standing(record.key) == _NOWHERE:
+        if self._standing(record.key) == NOWHERE:
             self.call(record)
 
     def advance(self, record: CallRecord) -> bool:
@@ -119,19 +114,8 @@ class StepRows:
 
     def node(self, node: Node) -> None:
         """Take a node as it is."""
-        self._add(
-            "nodes",
-            seq=node.seq,
-            id=node.id,
-            parent=node.parent,
-            kind=node.kind.value,
-            run=self._of_run(node.run),
-            turn=node.turn,
-            at_ms=node.at_ms,
-            tokens=node.tokens,
-            digest=node.digest,
-            body=node.body,
-        )
+        columns = {name: getattr(node, name) for name in COLUMNS["nodes"]}
+        self._add("nodes", **{**columns, "kind": node.kind.value, "run": self._of_run(node.run)})
 
     def _standing(self, key: str) -> tuple[CallState | None, int]:
         for record in reversed(self._calls):
@@ -142,29 +126,12 @@ class StepRows:
         found = self._read.find(key)
         if found is None:
             self.new.add(("calls", kept(key)))
-            return _NOWHERE
+            return NOWHERE
         return found.state, found.attempt
-
-    def _steps(self, steps: Sequence[CallRecord]) -> None:
-        """Take the last of the steps of one call, if each of them is allowed."""
-        first, last = steps[0], steps[-1]
-        before = self._standing(first.key)
-        is_new = before == _NOWHERE and first.state is CallState.INTENDED
-        if is_new:
-            before = first.state, first.attempt
-        following = [record for record in steps if record.state is not CallState.INTENDED]
-        for record in following:
-            if not may_follow(record, *before):
-                raise StoreError(
-                    f"the call {record.call_id} cannot become {record.state}: another has taken or ended it"
-                )
-            before = record.state, record.attempt
-        if is_new or following:
-            self.call(last)
 
     def call(self, record: CallRecord) -> None:
         """Take a call as it is."""
-        body = self._packed(call_codec.to_brief(record), record.run, record.turn)
+        body = self._packing.packed(call_codec.to_brief(record), record.run, record.turn)
         kept(record.call_id)
         self.rows["calls"] = [one for one in self.rows.get("calls", []) if one["key"] != kept(record.key)]
         self._add("calls", run=kept(record.run), key=kept(record.key), state=record.state.value, body=body)
@@ -190,24 +157,12 @@ class StepRows:
 
     def event(self, run: str | None, event: Event, at_ms: int) -> None:
         """Take an event."""
-        data = event_codec.to_brief(event)
-        turn = getattr(event, "turn", None)
-        kind = data.pop("type")
-        body = self._packed(data, run, getattr(turn, "number", turn))
+        kind, body = self._packing.event(run, event)
         self._add("events", seq=self._next("events"), run=self._of_run(run), at_ms=at_ms, type=kind, body=body)
 
     def chunks(self, chunks: TurnChunks, at_ms: int) -> None:
         """Take some chunks."""
-        pieces: Any = [
-            [at_s, chunk.text if isinstance(chunk, TextDelta) else chunk_codec.to_dict(chunk)]
-            for at_s, chunk in chunks.chunks
-        ]
-        if chunks.inputs:
-            data = {"chunks": pieces, "inputs": [dict(one) for one in chunks.inputs]}
-            body = self._packed(data, chunks.run, chunks.turn)
-        else:
-            body = escaped(pieces)
-        run = self._of_run(chunks.run)
+        body, run = self._packing.chunks(chunks), self._of_run(chunks.run)
         self._add("chunks", seq=self._next("chunks"), run=run, turn=chunks.turn, at_ms=at_ms, body=body)
 
     def _next(self, table: str) -> int:
@@ -215,12 +170,6 @@ class StepRows:
             self._last[table] = self._read.newest(table)
         self._last[table] += 1
         return self._last[table]
-
-    def _packed(self, data: dict[str, Any], run: str | None, turn: Any) -> str:
-        """The body of a row, with pointers in the place of texts that the turn's nodes hold."""
-        if run is not None and isinstance(turn, int) and can_be_shared(data):
-            return canonical(self._read.pointers(run, turn).shared(data))
-        return escaped(data)
 
     def note_stored(self) -> None:
         """The step is stored: remember what the owner knows now."""

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from monitor.calls import CallRecord, call_codec
+from monitor.chunks import TextDelta, chunk_codec
 from monitor.errors import SessionDamaged
 from monitor.events import Event, event_codec
 from monitor.sessions.nodes import canonical
+from monitor.sessions.run_records import TurnChunks
 from monitor.sessions.tables.blobs import Blobs, body_of
 from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
 from monitor.sessions.tables.schema import SqlConnection
@@ -31,10 +33,9 @@ _NO_POINTERS: Final = Pointers()
 class Packing:
     """Writes the bodies of rows, with pointers in the place of texts that the turn's nodes hold."""
 
-    def __init__(self, connection: SqlConnection, blobs: Blobs, memory: Memory) -> None:
-        self._connection = connection
-        self._blobs = blobs
-        self._memory = memory
+    def __init__(self, pointers: Callable[[str, int], Pointers]) -> None:
+        """`pointers`: into the nodes of a run's turn."""
+        self._pointers = pointers
 
     def packed(self, data: dict[str, Any], run: str | None, turn: Any) -> str:
         """`data` of this turn as the body of a row."""
@@ -54,17 +55,33 @@ class Packing:
         turn = getattr(event, "turn", None)
         return data.pop("type"), self.packed(data, run, getattr(turn, "number", turn))
 
-    def _pointers(self, run: str, turn: int) -> Pointers:
-        pointers = self._memory.pointers(run, turn)
-        if pointers is None:
-            found = self._connection.execute(
+    def chunks(self, chunks: TurnChunks) -> str:
+        """The body of some chunks. A piece of text is stored as the text: most chunks are such."""
+        pieces = [
+            [at_s, chunk.text if isinstance(chunk, TextDelta) else chunk_codec.to_dict(chunk)]
+            for at_s, chunk in chunks.chunks
+        ]
+        if not chunks.inputs:
+            return escaped(pieces)
+        return self.packed({"chunks": pieces, "inputs": [dict(one) for one in chunks.inputs]}, chunks.run, chunks.turn)
+
+
+def sql_packing(connection: SqlConnection, blobs: Blobs, memory: Memory) -> Packing:
+    """The packing of an SQLite, in a file or in memory."""
+
+    def pointers(run: str, turn: int) -> Pointers:
+        known = memory.pointers(run, turn)
+        if known is None:
+            found = connection.execute(
                 "SELECT n.seq, n.body, n.artifact FROM node n JOIN run r ON r.number = n.run"
                 " WHERE r.id = ? AND n.turn = ? LIMIT ?",
                 (run, turn, MOST_NODES),
             )
-            pointers = Pointers((seq, body_of(self._blobs, body, artifact)) for seq, body, artifact in found)
-            self._memory.take_pointers(run, turn, pointers)
-        return pointers
+            known = Pointers((seq, body_of(blobs, body, artifact)) for seq, body, artifact in found)
+            memory.take_pointers(run, turn, known)
+        return known
+
+    return Packing(pointers)
 
 
 def escaped(data: Any) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from monitor.calls import CallRecord
+from monitor.errors import MonitorError
 from monitor.sessions.nodes import Node
 from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem
@@ -44,6 +45,15 @@ class SessionRows(Protocol):
     def chunks(self, run: str | None = None, /) -> tuple[TurnChunks, ...]: ...
 
     def verify(self) -> tuple[TreeProblem, ...]: ...
+
+
+def unreadable(rows: SessionRows) -> Iterator[TreeProblem]:
+    """The tables with rows that cannot be read, beside the nodes."""
+    for what in ("runs", "calls", "approvals", "events", "chunks"):
+        try:
+            getattr(rows, what)()
+        except MonitorError as error:
+            yield TreeProblem(f"the {what}: {error}")
 
 
 class OwnerReads(ABC):

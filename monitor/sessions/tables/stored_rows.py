@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -19,6 +19,7 @@ from monitor.sessions.tables.migrations import format_of
 from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
 from monitor.sessions.tables.schema import OPEN_CALL, SqlConnection
 from monitor.sessions.tables.seal import broken
+from monitor.sessions.tables.session_reads import unreadable
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of, verify
 
 T = TypeVar("T")
@@ -113,23 +114,9 @@ class StoredRows:
                 yield TreeProblem(f"the table {table}: row {number} refers to a row that is missing")
             yield from verify(rows.nodes(self._connection, self._blobs), self.heads())
             yield from broken(self._connection, format_of(self._connection))
-            yield from self._unreadable()
+            yield from unreadable(self)
         except (*READ_FAULTS, MonitorError) as error:
             yield TreeProblem(f"the file cannot be read to its end: {error}")
-
-    def _unreadable(self) -> Iterator[TreeProblem]:
-        reads: Sequence[tuple[str, Callable[[], object]]] = (
-            ("runs", self.runs),
-            ("calls", self.calls),
-            ("approvals", self.approvals),
-            ("events", self.events),
-            ("chunks", self.chunks),
-        )
-        for what, read in reads:
-            try:
-                read()
-            except MonitorError as error:
-                yield TreeProblem(f"the {what}: {error}")
 
 
 def chunks_of(run: str | None, turn: int, data: Any) -> TurnChunks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from monitor.calls import (
@@ -15,13 +15,12 @@ from monitor.calls import (
     may_follow,
     request_codec,
 )
-from monitor.chunks import Chunk, TextDelta, chunk_codec
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import Event
 from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks, run_codec
 from monitor.sessions.tables.blobs import Blobs
 from monitor.sessions.tables.owner_memory import Memory
-from monitor.sessions.tables.packing import Packing, escaped
+from monitor.sessions.tables.packing import Packing, escaped, sql_packing
 from monitor.sessions.tables.rows import SqlView, run_number, write_head, write_node
 from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tables.seal import Seal
@@ -53,9 +52,12 @@ def commit(
     if planned.nodes:
         _write_nodes(connection, planned, changes.branch, blobs, memory)
     newest = planned.nodes[-1].seq if planned.nodes else None
-    packing = Packing(connection, blobs, memory)
-    for steps in _by_key(changes.calls):
-        _write_steps(connection, steps, newest, packing, memory)
+    packing = sql_packing(connection, blobs, memory)
+    for call, is_new in stepped(changes.calls, lambda key: _standing(connection, key, memory)):
+        if is_new:
+            _insert_call(connection, call, newest, packing, memory)
+        else:
+            _update_call(connection, call, packing, memory)
     for request in changes.requests:
         write_request(connection, request, seal)
     for answer in changes.answers:
@@ -85,12 +87,31 @@ def _write_nodes(connection: SqlConnection, planned: Planned, branch: str, blobs
     memory.take(planned.nodes, branch, planned.head)
 
 
-def _by_key(records: Sequence[CallRecord]) -> list[list[CallRecord]]:
-    """The steps of each call. A call may take several in one commit; only the last one is kept."""
-    found: dict[str, list[CallRecord]] = {}
+def stepped(
+    records: Sequence[CallRecord], standing: Callable[[str], tuple[CallState | None, int]]
+) -> Iterator[tuple[CallRecord, bool]]:
+    """The last step of each call, and whether the call is new. A call may take several steps in
+    one commit. `standing`: the state and the attempt of the call under a key.
+
+    Raises `StoreError` for a step that is not allowed.
+    """
+    by_key: dict[str, list[CallRecord]] = {}
     for record in records:
-        found.setdefault(record.key, []).append(record)
-    return [*found.values()]
+        by_key.setdefault(record.key, []).append(record)
+    for key, steps in by_key.items():
+        before = standing(key)
+        is_new = before == NOWHERE and steps[0].state is CallState.INTENDED
+        if is_new:
+            before = steps[0].state, steps[0].attempt
+        following = [record for record in steps if record.state is not CallState.INTENDED]
+        for record in following:
+            if not may_follow(record, *before):
+                raise StoreError(
+                    f"the call {record.call_id} cannot become {record.state}: another has taken or ended it"
+                )
+            before = record.state, record.attempt
+        if is_new or following:
+            yield steps[-1], is_new
 
 
 def write_run(connection: SqlConnection, run: RunRecord, seal: Seal | None = None) -> None:
@@ -116,26 +137,6 @@ def write_run(connection: SqlConnection, run: RunRecord, seal: Seal | None = Non
     ).fetchall()[0]
     if seal is not None:
         seal.add_again("run", run.id, (number, *row))
-
-
-def _write_steps(
-    connection: SqlConnection, steps: Sequence[CallRecord], node: int | None, packing: Packing, memory: Memory
-) -> None:
-    """Write the last of the steps of one call, if each of them is allowed."""
-    first, last = steps[0], steps[-1]
-    before = _standing(connection, first.key, memory)
-    is_new = before == NOWHERE and first.state is CallState.INTENDED
-    if is_new:
-        before = first.state, first.attempt
-    following = [record for record in steps if record.state is not CallState.INTENDED]
-    for record in following:
-        if not may_follow(record, *before):
-            raise StoreError(f"the call {record.call_id} cannot become {record.state}: another has taken or ended it")
-        before = record.state, record.attempt
-    if is_new:
-        _insert_call(connection, last, node, packing, memory)
-    elif following:
-        _update_call(connection, last, packing, memory)
 
 
 def _standing(connection: SqlConnection, key: str, memory: Memory) -> tuple[CallState | None, int]:
@@ -165,7 +166,7 @@ def intend(connection: SqlConnection, record: CallRecord, blobs: Blobs, memory: 
 def put_call(connection: SqlConnection, record: CallRecord, blobs: Blobs, memory: Memory) -> None:
     """Store a call unless its key is known."""
     if _standing(connection, record.key, memory) == NOWHERE:
-        _insert_call(connection, record, None, Packing(connection, blobs, memory), memory)
+        _insert_call(connection, record, None, sql_packing(connection, blobs, memory), memory)
 
 
 def _insert_call(
@@ -184,7 +185,7 @@ def advance(connection: SqlConnection, record: CallRecord, blobs: Blobs, memory:
     """Replace a call by its next step, if that is allowed. Returns whether it was."""
     if not may_follow(record, *_standing(connection, record.key, memory)):
         return False
-    _update_call(connection, record, Packing(connection, blobs, memory), memory)
+    _update_call(connection, record, sql_packing(connection, blobs, memory), memory)
     write_seal(connection, memory)
     return True
 
@@ -233,7 +234,7 @@ def write_event(
     connection: SqlConnection, run: str | None, at_ms: int, event: Event, *, blobs: Blobs, memory: Memory
 ) -> None:
     """Store an event behind those that are there."""
-    row = (run_number(connection, run), at_ms, *Packing(connection, blobs, memory).event(run, event))
+    row = (run_number(connection, run), at_ms, *sql_packing(connection, blobs, memory).event(run, event))
     _write_events(connection, [row], memory)
 
 
@@ -256,19 +257,9 @@ def _write_events(connection: SqlConnection, rows: Sequence[tuple[Any, ...]], me
             seal.add("event", row)
 
 
-def _piece(chunk: Chunk) -> Any:
-    """A piece of text is stored as the text: most chunks are such pieces."""
-    return chunk.text if isinstance(chunk, TextDelta) else chunk_codec.to_dict(chunk)
-
-
 def write_chunks(connection: SqlConnection, at_ms: int, chunks: TurnChunks, blobs: Blobs, memory: Memory) -> None:
     """Store some chunks behind those that are there."""
-    pieces = [[at_s, _piece(chunk)] for at_s, chunk in chunks.chunks]
-    if chunks.inputs:
-        data = {"chunks": pieces, "inputs": [dict(one) for one in chunks.inputs]}
-        body = Packing(connection, blobs, memory).packed(data, chunks.run, chunks.turn)
-    else:
-        body = escaped(pieces)
+    body = sql_packing(connection, blobs, memory).chunks(chunks)
     row = (run_number(connection, chunks.run), chunks.turn, at_ms, body)
     (number,) = connection.execute(
         "INSERT INTO chunk (run, turn, at_ms, body) VALUES (?, ?, ?, ?) RETURNING seq", row

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from monitor._util.argument_checks import check_part, is_finite, is_whole
+from monitor._util.argument_checks import check_number, check_part, check_seconds, is_finite
 from monitor._util.explained_options import explained
 from monitor.errors import ConfigError
 from monitor.shared.budgets.base import BudgetStore, check_limits, levels
@@ -61,10 +61,8 @@ class SharedBudget:
     def __post_init__(self) -> None:
         check_part("store", self.store, "reserve")
         levels(self.name)
-        if not is_whole(self.slice_tokens) or self.slice_tokens < 1:
-            raise ConfigError(f"slice_tokens is a whole number of at least 1, not {self.slice_tokens!r}")
-        if not is_finite(self.lease_s) or self.lease_s <= 0:
-            raise ConfigError(f"lease_s is a number of seconds above 0, not {self.lease_s!r}")
+        check_number("slice_tokens", self.slice_tokens, 1)
+        check_seconds("lease_s", self.lease_s)
         if not is_finite(self.wait_s) or self.wait_s < 0:
             raise ConfigError(f"wait_s is a number of seconds of at least 0, not {self.wait_s!r}")
         for level, tokens in self.limits.items():

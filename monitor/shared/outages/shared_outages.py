@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from monitor._util.argument_checks import check_kind, check_part, is_finite
-from monitor.errors import ConfigError
+from monitor._util.argument_checks import check_kind, check_part, check_seconds
 from monitor.outage import Failure, Outage, OutageRule, Trouble
 from monitor.shared.outages.base import InMemoryOutages, OutageStore
 from monitor.verdicts import FleetFinding
@@ -63,8 +62,8 @@ class Outages:
         if store is not None:
             check_part("store", store, "change")
         check_kind("rule", rule, OutageRule, "a monitor.shared.OutageRule")
-        if hold_s is not None and (not is_finite(hold_s) or hold_s <= 0):
-            raise ConfigError(f"hold_s is a number of seconds above 0, or None, not {hold_s!r}")
+        if hold_s is not None:
+            check_seconds("hold_s", hold_s)
         self.store: OutageStore = store if store is not None else InMemoryOutages()
         self.rule: OutageRule = rule or OutageRule()
         self.hold_s = hold_s

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Literal, Self, TypeAlias
 
+from monitor._util.argument_checks import check_word
 from monitor._util.explained_options import explained
 from monitor.errors import ConfigError, MissingExtra
 from monitor.events import Event, RunStarted
@@ -33,7 +34,7 @@ except ImportError:
 from monitor.sinks.otel.content import CONTENT_CHARS
 from monitor.sinks.otel.exports import QUEUED_SPANS, Exports
 from monitor.sinks.otel.logs import Records
-from monitor.sinks.otel.names import DIALECTS, Dialect, provider_and_model
+from monitor.sinks.otel.names import Dialect, provider_and_model
 from monitor.sinks.otel.run_metrics import Metrics
 from monitor.sinks.otel.run_spans import RunSpans
 from monitor.sinks.otel.spans import CALLS, TraceContext
@@ -96,12 +97,9 @@ class OtelSink:
         logger_provider: LoggerProvider | None = None,
         now_ns: Callable[[], int] | None = None,
     ) -> None:
-        if dialect not in DIALECTS:
-            raise ConfigError(f"dialect is one of {', '.join(DIALECTS)}, not {dialect!r}")
-        if turns not in {"auto", "on", "off"}:
-            raise ConfigError(f"turns is one of auto, on, off, not {turns!r}")
-        if moments not in {"spans", "logs", "both"}:
-            raise ConfigError(f"moments is one of spans, logs, both, not {moments!r}")
+        check_word("dialect", dialect, Dialect)
+        check_word("turns", turns, Turns)
+        check_word("moments", moments, Moments)
         if content_chars < 256 or queued_spans < 1:  # noqa: PLR2004 - room for one message
             raise ConfigError("content_chars is at least 256, queued_spans at least 1")
         if content is None:

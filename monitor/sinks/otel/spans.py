@@ -227,11 +227,5 @@ class SpanMaker:
 
 def counts(usage: Usage) -> dict[str, int]:
     """The tokens, by the keys of the table of names. Zeros are left out."""
-    counts = {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-    }
-    return {key: value for key, value in counts.items() if value}
+    keys = ("input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
+    return {key: count for key in keys if (count := getattr(usage, key))}

@@ -12,7 +12,6 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from types import TracebackType
 from typing import Final, Self
 
 from monitor.errors import ConfigError, MonitorError
@@ -80,9 +79,7 @@ class LocalTemporal:
             time.sleep(_STEP_S)
         return False
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def _end(self) -> None:

@@ -15,10 +15,11 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 import anyio
 
+from monitor._util.argument_checks import check_word
 from monitor._util.explained_options import explained
 from monitor._util.quoting import foreign
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
@@ -64,8 +65,8 @@ class Approval:
     """Seconds after which a question is given up. `None`: it waits."""
 
     def __post_init__(self) -> None:
-        if self.mode is not None and self.mode not in get_args(Mode):
-            raise ConfigError(f"approval is one of {', '.join(map(repr, get_args(Mode)))}, not {self.mode!r}")
+        if self.mode is not None:
+            check_word("approval", self.mode, Mode)
         if self.rules is not None and not isinstance(self.rules, Rules):
             object.__setattr__(self, "rules", Rules.load(self.rules))
         if self.expires_s is not None and not self.expires_s > 0:
@@ -246,19 +247,8 @@ class Approvals:
             return None
         evidence = [detection.message, detection.evidence.excerpt]
         bound_to = bound_hash("", evidence, None)
-        request = ApprovalRequest(
-            id=self._asked_before.pop(("", bound_to), "") or uuid.uuid4().hex,
-            run=self._run_id,
-            call_id="",
-            tool="",
-            arguments={},
-            schema_hash="",
-            bound_to=bound_to,
-            why=detection.message,
-            asked_at=self._wall(),
-            expires_at=self._expires_at(),
-            evidence=detection,
-        )
+        id = self._asked_before.pop(("", bound_to), "") or uuid.uuid4().hex
+        request = self._beside_calls(id, bound_to, why=detection.message, tool="", arguments={}, evidence=detection)
         answer = await self._answer(request)
         if answer is None:
             self.pending.append(request)
@@ -272,18 +262,8 @@ class Approvals:
             return None
         fields: dict[str, Any] = dict.fromkeys(schema.get("properties") or {})
         bound_to = bound_hash(ELICITATION, [message, fields], None)
-        request = ApprovalRequest(
-            id=uuid.uuid4().hex,
-            run=self._run_id,
-            call_id="",
-            tool=ELICITATION,
-            arguments=fields,
-            schema_hash="",
-            bound_to=bound_to,
-            why=f"an MCP server asks: {message}",
-            asked_at=self._wall(),
-            expires_at=self._expires_at(),
-        )
+        why = f"an MCP server asks: {message}"
+        request = self._beside_calls(uuid.uuid4().hex, bound_to, why=why, tool=ELICITATION, arguments=fields)
         answer = await self._answer(request)
         if answer is None or not answer.approved:
             return None
@@ -333,6 +313,20 @@ class Approvals:
             preview=_preview(entry, call.arguments),
             asked_at=self._wall(),
             expires_at=self._expires_at(),
+        )
+
+    def _beside_calls(self, id: str, bound_to: str, **facts: Any) -> ApprovalRequest:
+        """A question that is about no call."""
+        now, until = self._wall(), self._expires_at()
+        return ApprovalRequest(
+            id=id,
+            run=self._run_id,
+            call_id="",
+            schema_hash="",
+            bound_to=bound_to,
+            asked_at=now,
+            expires_at=until,
+            **facts,
         )
 
     def _expires_at(self) -> float | None:

@@ -219,16 +219,7 @@ class FolderArtifacts:
 
     def _write(self, path: Path, data: bytes) -> None:
         self._folder(path.parent)
-        number, name = tempfile.mkstemp(dir=path.parent)  # for its owner only
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, data)
 
     def _folder(self, path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -338,3 +329,17 @@ async def _in_thread(do: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -
             raise StoreError(f"the artifacts cannot be read or written: {describe(error)}") from error
 
     return await anyio.to_thread.run_sync(work)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write the file `path`, which has that name only when it is whole and on the disk."""
+    number, name = tempfile.mkstemp(dir=path.parent)  # for its owner only
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +26,7 @@ from monitor._util.quoting import foreign, printable
 from monitor.errors import ConfigError, ToolError, describe
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts.artifact_tools import PAGE_LINES, page
-from monitor.tools.artifacts.folder_artifacts import folder_of
+from monitor.tools.artifacts.folder_artifacts import folder_of, write_whole
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
 from monitor.tools.results.tool_answer import ToolAnswer
@@ -209,14 +208,7 @@ class FileMemory(ToolGroup):
             text = f"{self._read(path).rstrip()}\n{text}"
         if len(text) > FILE_CHARS:
             raise ToolError(f"a file has at most {FILE_CHARS:,} characters, this one would have {len(text):,}")
-        number, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(number, "w", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, text.encode("utf-8", "replace"))
         return f"{path.parent.name}/{path.stem} is written ({len(text):,} characters)"
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from monitor._util.argument_checks import is_finite
 from monitor._util.arguments import closest, was_cut_off
 from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import ToolError, describe, message_of
+from monitor.errors import ToolError, describe, leaves_of, message_of
 from monitor.messages import CUT_OFF
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import excerpt
@@ -65,15 +65,6 @@ def failed_by(call: ToolCall, error: BaseException, cancelled: type[BaseExceptio
     text = "; ".join(dict.fromkeys(_one_error(leaf, cancelled) for leaf in leaves))
     kinds = {_kind_of(leaf) for leaf in leaves}
     return failed(call, f"Error: {text}", kinds.pop() if len(kinds) == 1 else ToolErrorKind.UNHANDLED)
-
-
-def leaves_of(error: BaseException) -> Iterator[BaseException]:
-    """`error`; if it is a group of exceptions, those in it."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from leaves_of(inner)
-    else:
-        yield error
 
 
 def unknown_tool(name: str, tools: Collection[str]) -> ToolError:

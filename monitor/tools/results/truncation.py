@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from monitor._util.argument_checks import is_finite
+from monitor._util.argument_checks import check_number
 from monitor._util.cuts import cut_after, cut_before
 from monitor._util.quoting import printable
-from monitor.errors import ConfigError
 from monitor.tools.base import Keep
 
 MAX_CHARS: Final = 40_000
@@ -77,9 +76,7 @@ class Bound:
 
     def __post_init__(self) -> None:
         for name, least in (("max_chars", _LEAST_CHARS), ("max_lines", 4)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not is_finite(value) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name} is {value!r}; it is a whole number, at least {least}")
+            check_number(name, getattr(self, name), least)
 
     def holds(self, text: str) -> bool:
         """Whether `text` need not be cut."""

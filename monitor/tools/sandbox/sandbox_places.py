@@ -1,5 +1,5 @@
-"""Which folders a confined command sees, may write, and may not change; the same for every kind of
-sandbox.
+"""Finds the folders that a confined command can see, those that it may write, and those that it may
+not change. Every kind of sandbox uses them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
-from types import TracebackType
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 import anyio
@@ -169,9 +168,7 @@ class ShellTools(ToolGroup):
         self._users += 1
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """End all processes that are left, side by side, so it takes no longer than one of them."""
         self._users -= 1
         if self._users > 0:

@@ -1,4 +1,4 @@
-"""Which tools the model may call now, and what a call of another tool is answered."""
+"""Knows which tools the model may call now, and answers a call of any other tool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OfferedTools:
         self._only: tuple[str, ...] | None = None
         self._turn_only: Collection[str] | None = None
         self._written: dict[str, str] = {}
-        """By the id of a call, the name that the model wrote for a special tool in another way."""
+        """For the id of a special tool's call: the name that the model wrote, where it differs."""
 
     def withdraw(self, name: str) -> None:
         """The model may not call the tool `name` any more."""
