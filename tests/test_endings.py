@@ -369,7 +369,9 @@ async def test_an_end_of_ours_and_an_outer_cancellation_in_the_same_tick(ours: s
 
             async def both() -> None:
                 await anyio.wait_all_tasks_blocked()
-                end = partial(w.watch.abort, "mine") if ours == "abort" else partial(w.clock.advance, 10)
+                end: Callable[[], object] = partial(w.watch.abort, "mine")
+                if ours == "deadline":
+                    end = partial(w.clock.advance, 10)
                 for act in [end, scope.cancel][:: 1 if ours_first else -1]:
                     act()
 
