@@ -8,7 +8,6 @@ import contextvars
 import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import anyio
@@ -343,8 +342,15 @@ async def test_an_isolated_source_that_ignores_everything_is_left_within_the_gra
 ) -> None:
     deaf = Deaf()
 
+    begun = anyio.Event()
+
     async def ignore() -> None:
+        begun.set()
         await WAYS[way](deaf)
+
+    async def end() -> None:
+        await (anyio.wait_all_tasks_blocked() if where == "closing" else begun.wait())
+        watch.abort() if by == "abort" else clock.advance(10)
 
     async def opening() -> Untrusted:
         await ignore()
@@ -363,18 +369,13 @@ async def test_an_isolated_source_that_ignores_everything_is_left_within_the_gra
         source, isolate=True, stop_when=monitor.Timeout(10), close_grace_s=SOON_S if closes else GRACE_S, clock=clock
     )
     async with anyio.create_task_group() as group, watch as watched:
-        group.start_soon(_once_it_waits, watched.abort if by == "abort" else partial(clock.advance, 10))
+        group.start_soon(end)
         seen.extend([piece async for piece in watched])
     assert time.monotonic() - began < SOON_S
     assert watched.outcome.reason is (Reason.ABORTED if by == "abort" else Reason.TIMEOUT)
     assert watched.outcome.closed is closes
     assert seen == (["a"] if where == "reading" else [])
     await deaf.let_go()
-
-
-async def _once_it_waits(act: Callable[[], object]) -> None:
-    await anyio.wait_all_tasks_blocked()
-    act()
 
 
 async def test_an_isolated_source_is_read_to_its_end_as_any_other() -> None:
