@@ -23,7 +23,7 @@ from monitor.tools.protocols import CallListener
 from monitor.tools.results.tool_answer import ToolAnswer
 from monitor.tools.sandbox.landlock_program import version
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """What has been killed may live on in the process table for so long, where other programs have the
 processors. Whatever a test could leave by mistake sleeps for longer.
 """

@@ -13,7 +13,7 @@ import pytest
 
 import monitor
 from monitor.adapters.plain_streams import TextAdapter
-from monitor.testing import Do, ScriptedStream, Stall
+from monitor.testing import Do, FakeClock, ScriptedStream, Stall
 
 pytestmark = pytest.mark.anyio
 
@@ -218,23 +218,28 @@ async def test_a_coroutine_that_was_never_awaited_is_closed_without_a_warning() 
 
 
 async def test_a_source_that_turns_our_wake_up_into_an_error_of_its_own_still_gives_our_reason() -> None:
+    clock = FakeClock()
+
     class Wraps:
         def __aiter__(self) -> Wraps:
             return self
 
         async def __anext__(self) -> str:
+            clock.advance(10)
             try:
                 await anyio.sleep_forever()
             except BaseException as error:
                 raise RuntimeError("connection lost") from error
             raise AssertionError
 
-    async with monitor.watch(Wraps(), stop_when=monitor.Timeout(0.01)) as watched:
+    async with monitor.watch(Wraps(), stop_when=monitor.Timeout(10), clock=clock) as watched:
         assert [piece async for piece in watched] == []
     assert watched.outcome.reason is Reason.TIMEOUT
 
 
 async def test_a_source_that_ends_when_it_is_woken_still_gives_our_reason() -> None:
+    clock = FakeClock()
+
     class Ends:
         def __aiter__(self) -> Ends:
             return self
@@ -242,13 +247,14 @@ async def test_a_source_that_ends_when_it_is_woken_still_gives_our_reason() -> N
         async def __anext__(self) -> str:
             with anyio.CancelScope() as scope:
                 scope.shield = False
+                clock.advance(10)
                 try:
                     await anyio.sleep_forever()
                 except BaseException:  # noqa: BLE001 - as a badly written client does
                     raise StopAsyncIteration from None
             raise AssertionError
 
-    async with monitor.watch(Ends(), stop_when=monitor.Timeout(0.01)) as watched:
+    async with monitor.watch(Ends(), stop_when=monitor.Timeout(10), clock=clock) as watched:
         assert [piece async for piece in watched] == []
     assert watched.outcome.reason is Reason.TIMEOUT
 
@@ -283,7 +289,7 @@ async def test_an_opener_that_raises_is_an_outcome() -> None:
 
 
 async def test_a_clock_that_jumps_ends_the_run_once() -> None:
-    clock = monitor.testing.FakeClock()
+    clock = FakeClock()
     source = ScriptedStream("a", Do(lambda: clock.advance(1e9)), "b", "c")
     seen, outcome, _ = await watched_to_the_end(
         source, clock=clock, stop_when=monitor.Timeout(10) | monitor.IdleTimeout(10)

@@ -15,7 +15,7 @@ import anyio.lowlevel
 import pytest
 
 import monitor
-from monitor.testing import ScriptedStream, Stall
+from monitor.testing import FakeClock, ScriptedStream, Stall
 
 pytestmark = pytest.mark.anyio
 
@@ -342,8 +342,15 @@ async def test_an_isolated_source_that_ignores_everything_is_left_within_the_gra
 ) -> None:
     deaf = Deaf()
 
+    begun = anyio.Event()
+
     async def ignore() -> None:
+        begun.set()
         await WAYS[way](deaf)
+
+    async def end() -> None:
+        await (anyio.wait_all_tasks_blocked() if where == "closing" else begun.wait())
+        watch.abort() if by == "abort" else clock.advance(10)
 
     async def opening() -> Untrusted:
         await ignore()
@@ -354,24 +361,21 @@ async def test_an_isolated_source_that_ignores_everything_is_left_within_the_gra
         source = opening
     if where == "closing":
         source = Source(ignore, stalls=True)
-    stop_when = monitor.Timeout(GRACE_S) if by == "deadline" else None
+    closes = where != "closing" and (anyio_backend, way) == ("asyncio", "is shielded")
+    clock = FakeClock()
     began = time.monotonic()
     seen: list[Any] = []
-    watch = monitor.watch(source, isolate=True, stop_when=stop_when, close_grace_s=GRACE_S)
+    watch = monitor.watch(
+        source, isolate=True, stop_when=monitor.Timeout(10), close_grace_s=SOON_S if closes else GRACE_S, clock=clock
+    )
     async with anyio.create_task_group() as group, watch as watched:
-        if by == "abort":
-            group.start_soon(_soon, watched.abort)
+        group.start_soon(end)
         seen.extend([piece async for piece in watched])
     assert time.monotonic() - began < SOON_S
     assert watched.outcome.reason is (Reason.ABORTED if by == "abort" else Reason.TIMEOUT)
-    assert watched.outcome.closed is (where != "closing" and (anyio_backend, way) == ("asyncio", "is shielded"))
+    assert watched.outcome.closed is closes
     assert seen == (["a"] if where == "reading" else [])
     await deaf.let_go()
-
-
-async def _soon(act: Callable[[], object]) -> None:
-    await anyio.sleep(GRACE_S)
-    act()
 
 
 async def test_an_isolated_source_is_read_to_its_end_as_any_other() -> None:
@@ -463,9 +467,14 @@ async def test_a_generator_is_opened_read_and_closed_in_one_task() -> None:
 
 
 async def test_a_guard_isolates_the_streams_that_it_is_told_to() -> None:
-    deaf = Deaf()
-    guard = monitor.Guard(stop_when=monitor.Timeout(GRACE_S), close_grace_s=GRACE_S)
-    async with guard, guard.watch(Untrusted("a", deaf=deaf.swallow), isolate=True) as watched:
+    deaf, clock = Deaf(), FakeClock()
+
+    async def ignore() -> None:
+        clock.advance(10)
+        await deaf.swallow()
+
+    guard = monitor.Guard(stop_when=monitor.Timeout(10), close_grace_s=GRACE_S, clock=clock)
+    async with guard, guard.watch(Untrusted("a", deaf=ignore), isolate=True) as watched:
         assert [piece async for piece in watched] == ["a"]
     assert guard.outcome.reason is Reason.TIMEOUT
     await deaf.let_go()

@@ -148,7 +148,7 @@ def test_a_task_that_is_destroyed_with_its_loop_has_one_outcome(
     loop = asyncio.new_event_loop()
     coroutine = consume([sink])
     task = loop.create_task(coroutine)
-    loop.run_until_complete(asyncio.sleep(0.02))
+    loop.run_until_complete(anyio.wait_all_tasks_blocked())
     loop.close()
     coroutine.close()  # which the collector does with one that is not inside of a scope; those are kept by anyio
     outcome = _is_over(sink)

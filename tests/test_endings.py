@@ -10,6 +10,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -358,16 +359,20 @@ async def test_an_outer_scope_goes_through_and_is_the_reason() -> None:
     w.ended(Reason.CANCELLED)
 
 
-@pytest.mark.parametrize("abort_first", [True, False])
-async def test_an_abort_and_an_outer_cancellation_in_the_same_tick(abort_first: bool) -> None:
-    w = Watching(Source("a"))
+@pytest.mark.parametrize("ours_first", [True, False])
+@pytest.mark.parametrize("ours", ["abort", "deadline"])
+async def test_an_end_of_ours_and_an_outer_cancellation_in_the_same_tick(ours: str, ours_first: bool) -> None:
+    w = Watching(Source("a"), stop_when=monitor.IdleTimeout(10))
     went_on = False
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
 
             async def both() -> None:
                 await anyio.wait_all_tasks_blocked()
-                for act in [lambda: w.watch.abort("mine"), scope.cancel][:: 1 if abort_first else -1]:
+                end: Callable[[], object] = partial(w.watch.abort, "mine")
+                if ours == "deadline":
+                    end = partial(w.clock.advance, 10)
+                for act in [end, scope.cancel][:: 1 if ours_first else -1]:
                     act()
 
             group.start_soon(both)
@@ -376,19 +381,10 @@ async def test_an_abort_and_an_outer_cancellation_in_the_same_tick(abort_first: 
             went_on = True
     assert scope.cancelled_caught
     assert not went_on
-    w.ended(Reason.ABORTED)  # the user's abort wins as a reason; the cancellation goes on all the same
-
-
-async def test_equal_deadlines_of_ours_and_of_an_outer_scope_swallow_nothing() -> None:
-    for _ in range(10):
-        watch = monitor.watch(Source("a"), stop_when=monitor.IdleTimeout(0.01))
-        with anyio.move_on_after(0.01) as scope:
-            async with watch as watched:
-                async for _piece in watched:
-                    pass
-            await anyio.sleep_forever()
-        assert scope.cancelled_caught
-        assert watch.outcome.reason in {Reason.IDLE_TIMEOUT, Reason.CANCELLED}
+    # The user's abort wins as a reason, a deadline may lose; the cancellation goes on all the same.
+    reason = w.watch.outcome.reason
+    assert reason in ({Reason.ABORTED} if ours == "abort" else {Reason.IDLE_TIMEOUT, Reason.CANCELLED})
+    w.ended(reason)
 
 
 async def test_an_abort_wins_over_a_deadline_in_the_same_tick() -> None:
@@ -570,7 +566,7 @@ class TestNativeCancellation:
     async def test_ours_leaves_no_trace_in_the_task(self, anyio_backend: str) -> None:
         w = Watching(Source("a"), stop_when=monitor.Timeout(10))
         asyncio.get_running_loop().call_later(0, w.clock.advance, 10)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await w.read()
         task = asyncio.current_task()
         assert task is not None

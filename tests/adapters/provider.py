@@ -9,9 +9,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import anyio
+
 import monitor
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult
 from monitor.core.reply_parts import MessageBuilder
+from monitor.harness import Watch
 from monitor.messages import AssistantMessage, Message
 from monitor.models import ErrorKind, Model, ModelRequest
 from monitor.testing.base_steps import Event, Reply, Script
@@ -116,8 +119,31 @@ class Provider:
         chunks = [chunk async for item in await opening for chunk in adapter.decode(item)]
         return [*chunks, *adapter.finish()]
 
+    async def read(
+        self, watch: Watch[Any], server: LocalServer, number: int, act: Callable[[], object], *, answered: bool
+    ) -> None:
+        """Read a stream to its end, and call `act` once the stream waits: `server` has the request
+        `number`, and if it is `answered`, its text has come.
+        """
+        adapter, texts = self.adapter(), anyio.Event()
 
-async def watched(source: Any, **options: Any) -> monitor.harness.Watch[Any]:
+        async def act_in_time() -> None:
+            await anyio.to_thread.run_sync(server.wait_request, number)
+            if answered:
+                await texts.wait()
+            await anyio.wait_all_tasks_blocked()
+            act()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(act_in_time)
+            async with watch as stream:
+                async for item in stream:
+                    if any(isinstance(chunk, TextDelta) for chunk in adapter.decode(item)):
+                        texts.set()
+            group.cancel_scope.cancel()
+
+
+async def watched(source: Any, **options: Any) -> Watch[Any]:
     """The watch of a stream that was read to its end."""
     watch = monitor.watch(source, **options)
     async with watch as stream:
@@ -126,7 +152,7 @@ async def watched(source: Any, **options: Any) -> monitor.harness.Watch[Any]:
     return watch
 
 
-async def called(model: Any, request: ModelRequest, **options: Any) -> monitor.harness.Watch[Any]:
+async def called(model: Any, request: ModelRequest, **options: Any) -> Watch[Any]:
     """The watch of one call of a model."""
     return await watched(lambda: model.stream(request), **options)
 

@@ -18,7 +18,8 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind
-from monitor.testing.base_steps import Cut, Repeat, Reply, Script, Stall
+from monitor.testing import FakeClock
+from monitor.testing.base_steps import Cut, Repeat, Reply, Stall
 from tests.adapters.histories import ask, user
 from tests.adapters.provider import Provider, called, watched
 from tests.adapters.providers import PROVIDERS, each_provider, each_transport, sdk_test, warnings
@@ -137,16 +138,16 @@ async def test_a_call_that_fails_while_it_is_opened_is_classed(provider: Provide
 async def test_a_stream_of_a_model_is_watched_and_closed_like_any_other(provider: Provider):
     begun = [*provider.begin, provider.text("a")]
     chant = Repeat(provider.text("again and again. "), delay_s=0.001)
-    scripts: list[tuple[Script, str]] = [
-        ([Stall()], "idle_timeout"),
-        ([*begun, Stall()], "idle_timeout"),
-        ([*begun, chant], "loop_detected"),
-    ]
-    async with provider.modelled(*(script for script, _ in scripts)) as (model, server):
-        for number, (_, reason) in enumerate(scripts):
-            watch = await called(model, ask(), stop_when=monitor.IdleTimeout(0.3))
+    clock = FakeClock()
+    async with provider.modelled([Stall()], [*begun, Stall()], [*begun, chant]) as (model, server):
+        for number, answered in enumerate([False, True]):
+            idle = monitor.watch(lambda: model.stream(ask()), stop_when=monitor.IdleTimeout(10), clock=clock)
+            await provider.read(idle, server, number, lambda: clock.advance(10), answered=answered)
             await server.wait_closed_async(number)
-            assert (watch.outcome.reason, watch.outcome.closed) == (reason, True)
+            assert (idle.outcome.reason, idle.outcome.closed) == (Reason.IDLE_TIMEOUT, True)
+        watch = await called(model, ask())
+        await server.wait_closed_async(2)
+        assert (watch.outcome.reason, watch.outcome.closed) == (Reason.LOOP_DETECTED, True)
 
 
 @sdk_test

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import pytest
 
 import monitor
 from monitor.models import ErrorKind, ModelError
+from monitor.testing import FakeClock
 from monitor.testing.base_steps import Pause, Repeat, Reply, Stall
-from monitor.testing.servers.local_server import LocalServer
 from tests.adapters.provider import Provider, watched
 from tests.adapters.providers import PROVIDERS, STREAMS, each_provider, each_stream, each_transport, sdk_test, warnings
 
@@ -67,30 +66,21 @@ async def test_a_flood_is_closed_at_once_and_nothing_is_dropped(provider: Provid
     assert outcome.chunks_after_decision == 0
 
 
-async def abort_when_asked(watch: monitor.harness.Watch[Any], server: LocalServer, number: int) -> None:
-    """Once the server has the request, and has sent what it will send before it stalls."""
-    await asyncio.to_thread(server.wait_request, number)
-    await asyncio.sleep(0.02)
-    watch.abort("enough")
-
-
 @sdk_test
 @each_transport
 @pytest.mark.parametrize("answered", [True, False], ids=["waiting", "before the headers"])
 @each_provider
 async def test_an_idle_provider_and_an_abort_close_the_connection(provider: Provider, answered: bool, transport: str):
     begun = [*provider.begin, provider.text("a")] if answered else []
+    clock = FakeClock()
     async with provider.served([*begun, Stall()], transport=transport) as (client, server):
-        idle = (await watched(provider.stream(client), stop_when=monitor.IdleTimeout(0.3))).outcome
-        assert idle.reason is Reason.IDLE_TIMEOUT
+        idle = monitor.watch(provider.stream(client), stop_when=monitor.IdleTimeout(10), clock=clock)
+        await provider.read(idle, server, 0, lambda: clock.advance(10), answered=answered)
+        assert idle.outcome.reason is Reason.IDLE_TIMEOUT
         await server.wait_closed_async(0)
 
         watch = monitor.watch(provider.stream(client))
-        aborting = asyncio.create_task(abort_when_asked(watch, server, 1))
-        async with watch as stream:
-            async for _ in stream:
-                pass
-        await aborting
+        await provider.read(watch, server, 1, lambda: watch.abort("enough"), answered=answered)
         assert watch.outcome.reason is Reason.ABORTED
         await server.wait_closed_async(1)
 
@@ -99,30 +89,35 @@ async def test_an_idle_provider_and_an_abort_close_the_connection(provider: Prov
 @each_provider
 async def test_a_deadline_holds_on_a_busy_stream_and_while_the_sdk_waits_to_try_again(provider: Provider):
     busy = [*provider.begin, Repeat(provider.text("a "), delay_s=0.001)]
-    limits: dict[str, Any] = {"detectors": None, "stop_when": monitor.Timeout(0.2)}
+    clock = FakeClock()
+    limits: dict[str, Any] = {"detectors": None, "stop_when": monitor.Timeout(10), "clock": clock}
     async with provider.served(busy, [provider.steps.rate_limited(30)], retries=5) as (client, server):
-        outcomes = [(await watched(provider.stream(client), **limits)).outcome]
+        async with monitor.watch(provider.stream(client), **limits) as stream:
+            async for _ in stream:
+                clock.advance(1)
         await server.wait_closed_async(0)
-        with anyio.fail_after(60):
-            outcomes.append((await watched(provider.stream(client), **limits)).outcome)
+        trying = monitor.watch(provider.stream(client), **limits)
+        await provider.read(trying, server, 1, lambda: clock.advance(10), answered=False)
         assert len(server.requests) == 2
-    assert [outcome.reason for outcome in outcomes] == [Reason.TIMEOUT, Reason.TIMEOUT]
+    assert [watch.outcome.reason for watch in (stream, trying)] == [Reason.TIMEOUT, Reason.TIMEOUT]
 
 
 @pytest.mark.anyio
 @each_provider
 @pytest.mark.parametrize(
     ("limit", "reason"),
-    [(monitor.Timeout(0.1), Reason.TIMEOUT), (monitor.IdleTimeout(0.2), Reason.IDLE_TIMEOUT)],
+    [(monitor.Timeout(10), Reason.TIMEOUT), (monitor.IdleTimeout(10), Reason.IDLE_TIMEOUT)],
     ids=["total", "idle"],
 )
 async def test_deadlines_hold_on_every_event_loop(provider: Provider, limit: monitor.Condition, reason: Reason):
     stalled = [*provider.begin, provider.text("a"), Stall()]
+    clock = FakeClock()
     async with provider.served(stalled, provider.turn("fine")) as (client, server):
-        assert (await watched(provider.stream(client), stop_when=limit)).outcome.reason is reason
-        if server.requests:  # on a busy machine the time may be over before the request has come
-            await server.wait_closed_async()
-            assert (await watched(provider.stream(client))).turn.text == "fine"
+        watch = monitor.watch(provider.stream(client), stop_when=limit, clock=clock)
+        await provider.read(watch, server, 0, lambda: clock.advance(10), answered=True)
+        assert watch.outcome.reason is reason
+        await server.wait_closed_async()
+        assert (await watched(provider.stream(client))).turn.text == "fine"
 
 
 @sdk_test

@@ -10,11 +10,8 @@ from monitor.core.turn import TurnTally
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Turn
 from monitor.reasons import FinishReason, TerminateReason
-from monitor.verdicts import Detection, Evidence
+from tests.core.finding import LOOP
 
-LOOP = Detection(
-    "content_repetition", "chant", "text", "loop", 10, 10, 0, 500, Evidence("abc", "0" * 16, 3), "it repeats"
-)
 TOO_MANY = ModelError(ErrorKind.RATE_LIMITED, "slow down", status=429)
 
 

@@ -14,7 +14,8 @@ from monitor.errors import RecordedError
 from monitor.models import ErrorKind, ModelError
 from monitor.reasons import TerminateReason
 from monitor.usage import AskCost, Usage
-from monitor.verdicts import Detection, Evidence, Judgement, Stop
+from monitor.verdicts import Judgement, Stop
+from tests.core.finding import LOOP
 
 STOP = Stop(TerminateReason.MAX_TURNS, "too many turns", "max_turns", limit=3, value=4)
 JUDGE = RecordedJudge("judge", "loop", 0.9, counts=True)
@@ -22,10 +23,6 @@ JUDGEMENT = Judgement("it repeats", 0.95, found=True, judged_by="scripted:model"
 CALL = ToolCall("c1", "search", {"q": "\ud83d"})
 REQUEST = ApprovalRequest(
     id="a", run="r", call_id="c1", tool="search", arguments={}, schema_hash="h", bound_to="b", why="it asks",
-)  # fmt: skip
-DETECTION = Detection(
-    detector="d", kind="k", channel="text", level="loop", count=3, threshold=3, start_offset=0, offset=9,
-    evidence=Evidence(excerpt="a a", xxhash="0" * 16, length=3), message="m",
 )  # fmt: skip
 EXAMPLES = [
     inputs.BeginInput({"window": None}),
@@ -41,7 +38,7 @@ EXAMPLES = [
     inputs.MustStopInput(0.25),
     inputs.JudgeAnswerInput(JUDGE, 3, JUDGEMENT, AskCost()),
     inputs.JudgeFailedInput(JUDGE, 3, "late", AskCost()),
-    inputs.FoundInput(DETECTION),
+    inputs.FoundInput(LOOP),
     inputs.NestedEndedInput(0, Usage(output_tokens=1), 0.5),
     inputs.SpentInput([[1, 0.5]]),
     inputs.LeaveInput(STOP, None),

@@ -11,20 +11,8 @@ from monitor.core.detector_bank import PartCrash
 from monitor.core.watchers import VerdictQueue
 from monitor.policy import Ladder, StopAtFirstLoop
 from monitor.reasons import TerminateReason
-from monitor.verdicts import Continue, Detection, Evidence, Nudge, Stop, Verdict
-
-LOOP = Detection(
-    detector="content_repetition",
-    kind="block",
-    channel="text",
-    level="loop",
-    count=5,
-    threshold=5,
-    start_offset=0,
-    offset=50,
-    evidence=Evidence("again ", "0" * 16, 6),
-    message="it repeats itself",
-)
+from monitor.verdicts import Continue, Detection, Nudge, Stop, Verdict
+from tests.core.finding import LOOP
 
 
 class _Broken:

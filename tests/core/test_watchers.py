@@ -12,20 +12,9 @@ from monitor.core.watchers import Watchers
 from monitor.detectors import ContentRepetition
 from monitor.messages import SteerMessage
 from monitor.policy import Ladder, Policy, StopAtFirstLoop
-from monitor.verdicts import Continue, Detection, Evidence, Nudge, Stop
+from monitor.verdicts import Continue, Detection, Nudge, Stop
+from tests.core.finding import LOOP
 
-LOOP = Detection(
-    detector="notes",
-    kind="block",
-    channel="text",
-    level="loop",
-    count=5,
-    threshold=5,
-    start_offset=0,
-    offset=50,
-    evidence=Evidence("again ", "0" * 16, 6),
-    message="it repeats itself",
-)
 RAISED = events.DetectionRaised(1.0, 1, LOOP)
 
 

@@ -171,7 +171,7 @@ def in_a_thread(**options: Any) -> Moment:
 
     def slow() -> None:
         started.set()
-        over.wait(5)
+        over.wait(60)
 
     async def reached() -> None:
         await _until(started.is_set)

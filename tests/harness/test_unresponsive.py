@@ -250,7 +250,7 @@ async def test_a_reducer_that_takes_minutes_in_its_thread_keeps_no_run_from_endi
 
     def wait_for_it() -> str:
         """Wait until the reducer is at work."""
-        return "at work" if begun.wait(10) else "not at work"
+        return "at work" if begun.wait(60) else "not at work"
 
     d = driven(*reads(9_000), call("wait_for_it"), "done", tools=[read, wait_for_it],
                compaction=monitor.Compaction(steps=(), after_turn=(Slow(),)), close_grace_s=GRACE_S)  # fmt: skip

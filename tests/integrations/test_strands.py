@@ -203,7 +203,7 @@ async def test_the_thread_that_reads_from_bedrock_leaves_when_the_guard_does(mon
         async with guard:
             agent = strands.Agent(model, plugins=[GuardPlugin(guard)], callback_handler=None)
             result = await agent.invoke_async("go")
-        assert left.wait(5)
+        assert left.wait(60)
     assert result.state["agent_monitor"]["reason"] == "loop_detected"
     assert result.message["content"][0]["text"].startswith(CHANT)
 

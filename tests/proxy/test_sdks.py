@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import pytest
 
 from monitor import IdleTimeout
 from monitor.proxy import Proxy
 from monitor.shared import SQLiteBudgets
-from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing.base_steps import Reset, Stall
+from monitor.testing import FakeClock, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.base_steps import Reset, Script, Stall
 from monitor.testing.servers.local_server import LocalServer, Scripts
 from tests.proxy.asked import ask
 from tests.proxy.served import serving
@@ -41,6 +43,24 @@ async def behind(kind: Format, scripts: Scripts, **options: Any) -> AsyncIterato
 def only_run(proxy: Proxy) -> Any:
     (run,) = proxy.runs
     return run
+
+
+async def until_it_stalls(kind: Format, client: Any, upstream: LocalServer, script: Script, clock: FakeClock) -> Said:
+    """What the SDK makes of an answer that begins with a text and ends in a stall."""
+    pieces = itertools.count(1)
+    text = asyncio.Event()
+
+    def on_piece() -> None:
+        if next(pieces) == len(kind.words("")):
+            text.set()
+
+    asking = asyncio.create_task(kind.stream(client, kind.task("Go on"), on_piece))
+    await text.wait()
+    while upstream.requests[0].events_sent < len(script) - 1:  # noqa: ASYNC110 - the server has no event for it
+        await asyncio.sleep(0.001)
+    await anyio.wait_all_tasks_blocked()
+    clock.advance(10)
+    return await asking
 
 
 def called(proxy: Proxy) -> str:
@@ -95,8 +115,9 @@ async def test_two_hundred_calls_in_one_answer_are_cut_and_the_sdk_raises_the_re
 
 @each_format
 async def test_a_stall_ends_at_its_limit_with_a_good_end(kind: Format) -> None:
-    async with behind(kind, [kind.stall()], stop_when=IdleTimeout(0.3)) as (proxy, client, upstream):
-        said = await kind.stream(client, kind.task("Go on"))
+    script, clock = kind.stall(), FakeClock()
+    async with behind(kind, [script], stop_when=IdleTimeout(10), clock=clock) as (proxy, client, upstream):
+        said = await until_it_stalls(kind, client, upstream, script, clock)
         await upstream.wait_closed_async(0)
     assert said.text.startswith("Let me see. ")
     assert said.text.endswith(
@@ -230,10 +251,12 @@ async def test_half_a_call_never_reaches_the_client_and_a_whole_one_does(kind: F
     """The answer stalls inside its second call."""
     turn = kind.turn("Let me look. ", [A, ("write", {"text": "words and words " * 50})])
     cut = next(at for at in range(len(turn) - 1, 0, -1) if "words" in str(turn[at]))
-    for script in (turn[:cut], turn[: cut + 1], turn):
-        async with behind(kind, [[*script, Stall()]], stop_as="silent", stop_when=IdleTimeout(0.3)) as (_, client, _up):
+    clock = FakeClock()
+    options = {"stop_as": "silent", "stop_when": IdleTimeout(10), "clock": clock}
+    for script in ([*turn[:cut], Stall()], [*turn[: cut + 1], Stall()], [*turn, Stall()]):
+        async with behind(kind, [script], **options) as (_, client, upstream):
             with contextlib.suppress(kind.errors):  # a whole call was sent: its answer cannot end well
-                said = await kind.stream(client, kind.task("Go on"))
+                said = await until_it_stalls(kind, client, upstream, script, clock)
                 assert said.text == "Let me look. "
                 for _id, _name, arguments in said.calls:
                     assert isinstance(arguments, dict) or isinstance(json.loads(arguments), dict)

@@ -330,11 +330,12 @@ async def test_a_run_that_is_cancelled_leaves_the_terminal_as_it_was():
 
     async def slow() -> str:
         """Takes long."""
+        scope.cancel()
         await anyio.sleep_forever()
         return ""
 
     model = ScriptedModel([call("slow")])
-    with anyio.move_on_after(0.05):
+    with anyio.CancelScope() as scope:
         await monitor.Supervisor(model, tools=[slow], sinks=[LiveView(terminal.console)]).run("go")
     assert terminal.cursor_is_shown
     assert "stopped: caller" in "\n".join(terminal.lines)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -15,26 +17,26 @@ from monitor.cli.serving.server import in_time
 from monitor.proxy import KeyNames, Proxy, digest_of
 from monitor.shared import SQLiteBudgets
 from monitor.testing import LocalOpenAI
-from monitor.testing.base_steps import Pause
 from monitor.testing.openai_steps import finish, text
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
+HEADERS_S = 30.0
 BODY = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
 
 
 @asynccontextmanager
-async def served(app: object, headers_s: float = 30.0) -> AsyncIterator[int]:
-    """The port of a server like that of the command."""
+async def served(app: object) -> AsyncIterator[tuple[int, set[Any]]]:
+    """The port of a server like that of the command, and its connections."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        http = in_time(AutoHTTPProtocol, headers_s)
+        http = in_time(AutoHTTPProtocol, HEADERS_S)
         config = uvicorn.Config(app, http=http, log_config=None, ws="none", timeout_graceful_shutdown=1)  # type: ignore[arg-type]
         config.load()
         server = uvicorn.Server(config)
         server.lifespan = config.lifespan_class(config)
         await server.startup(sockets=[listening])
         try:
-            yield listening.getsockname()[1]
+            yield listening.getsockname()[1], server.server_state.connections
         finally:
             for connection in list(server.server_state.connections):
                 connection.shutdown()
@@ -62,29 +64,46 @@ async def said(port: int, *parts: bytes) -> bytes:
 HEALTH = b"GET /agent-monitor/health HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
-@pytest.mark.parametrize("before", [[], [HEALTH], [HEALTH, HEALTH]])
-@pytest.mark.parametrize("begun", [b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-a: ", b"G"])
-async def test_a_request_whose_headers_do_not_come_is_cut_off(before: list[bytes], begun: bytes) -> None:
-    async with served(Proxy("http://127.0.0.1:9"), 0.2) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
+def headers_are_late(patch: pytest.MonkeyPatch) -> None:
+    """The event loop's time moves on beyond the bound."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    patch.setattr(loop, "time", lambda: now() + HEADERS_S + 1)
+
+
+HALF = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-a: "
+
+
+@pytest.mark.parametrize(
+    ("before", "begun"), [([], b""), *((times * [HEALTH], begun) for times in range(3) for begun in (HALF, b"G"))]
+)
+async def test_a_request_whose_headers_do_not_come_is_cut_off(
+    before: list[bytes], begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Proxy("http://127.0.0.1:9")
+    async with served(app) as (port, connections), await anyio.connect_tcp("127.0.0.1", port) as stream:
         for request in before:
             await stream.send(request)
             while b"}" not in await stream.receive():
                 pass
         await stream.send(begun)
-        with anyio.fail_after(4), pytest.raises(anyio.EndOfStream):  # uvicorn's own bound is 5 s, and none here
+        while not any(connection.late for connection in connections):
+            await anyio.lowlevel.checkpoint()
+        headers_are_late(monkeypatch)
+        with pytest.raises(anyio.EndOfStream):
             await stream.receive()
 
 
-async def test_a_connection_on_which_nothing_comes_is_closed() -> None:
-    async with served(Proxy("http://127.0.0.1:9"), 0.1) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
-        with anyio.fail_after(4), pytest.raises(anyio.EndOfStream):
-            await stream.receive()
+async def test_an_answer_may_take_longer_than_the_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+        await send({"type": "http.response.body", "body": b"hel", "more_body": True})
+        headers_are_late(monkeypatch)
+        await anyio.wait_all_tasks_blocked()
+        await send({"type": "http.response.body", "body": b"lo"})
 
-
-async def test_an_answer_may_take_longer_than_the_headers() -> None:
-    with LocalOpenAI([[text("hel"), Pause(0.4), text("lo"), finish()]]) as server:
-        async with served(Proxy(server.base_url.removesuffix("/v1")), 0.1) as port:
-            assert b"[DONE]" in await said(port, post(CHAT, BODY))
+    async with served(slow) as (port, _):
+        assert (await said(port, post(CHAT, BODY))).endswith(b"hello")
 
 
 def post(target: bytes, body: bytes, *headers: bytes, version: bytes = b"1.1", method: bytes = b"POST") -> bytes:
@@ -152,7 +171,7 @@ async def test_no_bytes_of_a_socket_pass_a_used_up_budget(trick: str) -> None:
     names = KeyNames({"alice": digest_of("sk-alice"), "bob": digest_of("sk-bob")})
     with LocalOpenAI([[text("hello"), finish()]]) as server:
         proxy = Proxy(server.base_url.removesuffix("/v1"), keys=names, budget=store, budget_wait_s=0)
-        async with served(proxy) as port:
+        async with served(proxy) as (port, _):
             answer = await said(port, TRICKS[trick])
         asked = [one for one in server.requests if one.body]
     await store.aclose()

@@ -253,7 +253,7 @@ async def watched_tree(agent: Agent, stop: str | None, at: int) -> World:
     guard: monitor.Guard[Any]
     world = World(None, stop, at)  # type: ignore[arg-type] # set below: the guard tells the world
     world.guard = guard = monitor.Guard(agent="boss", stop_when=limits(stop, at), sinks=[world])
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         try:
             async with guard:
                 await run(guard, world, agent)

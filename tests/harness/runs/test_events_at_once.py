@@ -316,7 +316,7 @@ async def test_a_run_that_died_while_a_person_was_asked_goes_on_with_the_questio
 
     async def answers(request: ApprovalRequest) -> bool:
         asked.append(request.id)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await is_read.wait()
         return True
 

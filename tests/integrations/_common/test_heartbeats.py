@@ -81,7 +81,7 @@ async def test_the_runs_of_silent_workers_are_recovered_and_the_empty_ones_forgo
         return bool(left)
 
     async with anyio.create_task_group() as group:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             silent = beats.silent
             monkeypatch.setattr(beats, "silent", lambda _: silent(LONG_S))  # an hour, but looked at all the time
             group.start_soon(keep_alive, beats, "me", 0.01, recover)
@@ -105,7 +105,7 @@ async def test_a_database_that_is_away_for_a_while_is_asked_again(
 
     monkeypatch.setattr(beats, "beat", beat)
     async with anyio.create_task_group() as group:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             group.start_soon(keep_alive, beats, "me", 0.01, lambda _: False)
             await done.wait()
         group.cancel_scope.cancel()

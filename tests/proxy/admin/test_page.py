@@ -86,7 +86,7 @@ GROUND = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}
 
 
 def wait_for(tab: Tab, condition: str) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not tab.run(condition):
         assert time.monotonic() < until, condition
         time.sleep(0.02)

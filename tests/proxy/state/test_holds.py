@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anyio
@@ -10,7 +10,7 @@ import pytest
 
 from monitor import MaxTurns
 from monitor.proxy import Proxy
-from monitor.testing import LocalOpenAI
+from monitor.testing import FakeClock, LocalOpenAI
 from monitor.testing.openai_steps import finish, text
 from tests.proxy.asked import BEARER, TOKEN, Reply, ask, chat, looping
 
@@ -29,8 +29,8 @@ def proxy_of(server: LocalOpenAI, **options: Any) -> Proxy:
     return Proxy(server.base_url.removesuffix("/v1"), token=TOKEN, **options)
 
 
-async def held(proxy: Proxy, request: Any, said: str | None) -> Reply:
-    """The answer to a request that is held, and to which an operator says something."""
+async def held(proxy: Proxy, request: Any, then: str | Callable[[], object]) -> Reply:
+    """The answer to a request that is held. `then`: an operator's word, or what happens."""
     replies: list[Reply] = []
 
     async def asking() -> None:
@@ -41,8 +41,10 @@ async def held(proxy: Proxy, request: Any, said: str | None) -> Reply:
         while not any(run.state == "held" for run in proxy.runs):  # noqa: ASYNC110 - the proxy has no event for it
             await anyio.sleep(0.001)
         (run,) = proxy.runs
-        if said is not None:
-            done = await ask(proxy, "POST", f"/agent-monitor/runs/{run.id}?do={said}", headers=BEARER)
+        if callable(then):
+            then()
+        else:
+            done = await ask(proxy, "POST", f"/agent-monitor/runs/{run.id}?do={then}", headers=BEARER)
             assert done.status == 200
     return replies[0]
 
@@ -111,8 +113,9 @@ async def test_a_held_run_that_is_let_go_is_answered_and_not_held_for_this_loop_
 
 @pytest.mark.parametrize("said", ["stop", None])
 async def test_a_held_run_that_is_not_let_go_ends_well(upstream: LocalOpenAI, said: str | None) -> None:
-    proxy = proxy_of(upstream, on_loop="hold", hold_s=0.05 if said is None else 300.0)
-    reply = await held(proxy, looping(5), said)
+    clock = FakeClock()
+    proxy = proxy_of(upstream, on_loop="hold", hold_s=300, keep_alive_s=0.01, clock=clock)
+    reply = await held(proxy, looping(5), said or (lambda: clock.advance(300)))
     assert reply.body.endswith(b"data: [DONE]\n\n")
     assert upstream.requests == []
     (run,) = proxy.runs

@@ -59,7 +59,7 @@ async def two(
                 server.base_url.removesuffix("/v1"), token=TOKEN, rows=rows_at(store), budget_name=room, **options
             )
             address = await stack.enter_async_context(serving(made))
-            clients.append(await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=20)))
+            clients.append(await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=60)))
         yield clients[0], clients[1]
 
 
@@ -69,7 +69,7 @@ async def ask(client: httpx2.AsyncClient, body: Any, headers: Any = RUN) -> http
 
 async def until(client: httpx2.AsyncClient, what: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The one run that a proxy shows, when it is so."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with client.stream("GET", "/agent-monitor/events", headers=BEARER) as events:
             async for line in events.aiter_lines():
                 if line.startswith("data: "):
@@ -234,7 +234,7 @@ async def test_an_answer_is_stopped_here_also_if_the_others_cannot_hear_of_it() 
     proxy.runs.begin("alice", "night", "chat", "m").aborts.append(stopped.append)
     its_runs.begin("alice", "night", "chat", "m")
     await other.look()
-    async with serving(proxy) as address, httpx2.AsyncClient(base_url=address, timeout=20) as client:
+    async with serving(proxy) as address, httpx2.AsyncClient(base_url=address, timeout=60) as client:
         await until(client, lambda run: run["active"] == 2)
         table.fails = True
         said = await client.post("/agent-monitor/runs/alice/night?do=stop", headers=BEARER)

@@ -104,7 +104,7 @@ async def test_a_run_that_cannot_begin_gives_its_session_back(address: str):
     supervisor = monitor.Supervisor(ScriptedModel("a"), session=address, unfinished="refuse")
     with pytest.raises(ConfigError):
         await supervisor.run("Go on")
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with stored(address):
             pass
 

@@ -197,7 +197,8 @@ def test_a_reader_that_stops_reading_a_flood_and_leaves_is_seen():
     with LocalGemini([[Repeat(text("x" * 10_000))]]) as server:
         with bare(server) as connection:
             read_until(connection, SSE)
-            time.sleep(0.02)  # the buffers are full now and the server's write hangs
+            while server.requests[0].events_sent < 100:  # more than the reader has taken
+                time.sleep(0.001)
         closed = server.wait_closed(0)
     assert closed.how == "reset"
 

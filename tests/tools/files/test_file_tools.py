@@ -5,6 +5,7 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -18,6 +19,8 @@ from monitor.tools.base import traits_of
 from monitor.tools.files import search_program
 from monitor.tools.files.edits import difference, replaced
 from monitor.tools.files.file_tools import ENTRIES, MATCHES, PAGE_CHARS, PAGE_LINES, FileTools
+from monitor.tools.processes import printed_output
+from monitor.tools.processes.command import Command
 from monitor.tools.results.tool_answer import ToolAnswer
 from monitor.tools.workspace.encodings import decoded
 from monitor.tools.workspace.workspace import Workspace
@@ -462,11 +465,21 @@ async def test_line_numbers_are_those_of_read_file(tmp_path: Path):
 
 
 @grepping
-async def test_a_pattern_of_exponential_time_is_ended(tmp_path: Path):
+async def test_a_pattern_of_exponential_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    taken: list[bytes] = []
+
+    class Heard(Command):
+        def take(self) -> bytes:
+            taken.append(super().take())
+            return taken[-1]
+
+    began = time.monotonic()
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (1_000 if any(taken) else 0))
+    monkeypatch.setattr(printed_output, "Command", Heard)
+    monkeypatch.setattr(printed_output, "time", clock)
     (tmp_path / "a").write_text("first aX\n")
     (tmp_path / "b").write_text("a" * 60 + "!\n")
-    began = time.monotonic()
-    answer = await ask(tools(tmp_path, grep_s=0.5).tools(), "grep", pattern="(a+)+X|(a+)+$")
+    answer = await ask(tools(tmp_path, grep_s=100).tools(), "grep", pattern="(a+)+X|(a+)+$")
     assert time.monotonic() - began < 30
     assert (answer.is_error, answer.error_kind) == (True, ToolErrorKind.TIMEOUT)
     assert answer.text == "a:1: first aX"  # what was found before

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,18 @@ from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.chunks import ToolCall
 from monitor.errors import ToolError
 from monitor.reasons import ToolErrorKind
-from monitor.testing import call
-from monitor.tools import ToolContext, carry_out
+from monitor.testing import FakeClock, call
+from monitor.tools import ToolContext
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.base import traits_of
+from monitor.tools.calls.scheduler import Scheduler
+from monitor.tools.protocols import CallListener
 from monitor.tools.remote.mcp_answers import readable
 from monitor.tools.remote.mcp_sdk import check_version
 from monitor.tools.remote.mcp_server import McpServer, endpoint_of, legal_name
 from tests.harness.driving import drive
 from tests.processes import commands_left, no_command_is_left
+from tests.tools.calls.test_call_timeout import in_background
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-03")]
 
@@ -128,7 +132,7 @@ async def test_all_calls_of_a_server_that_dies_have_one_end_each():
         async with anyio.create_task_group() as group:
             for _ in range(5):
                 group.start_soon(one, "wait", 100)
-            await anyio.sleep(0.1)
+            await anyio.wait_all_tasks_blocked()
             group.start_soon(one, "die", "")
         assert len(ends) == 6
         assert all("ended during the call" in end for end in ends)
@@ -162,8 +166,10 @@ async def test_a_blocked_server_can_be_left_and_closed_within_bounds():
 async def test_a_cancelled_call_is_cancelled_at_the_server_and_others_go_on(tmp_path: Path):
     log = tmp_path / "log"
     async with plain(0, 1, log) as server:
-        with anyio.move_on_after(0.2):
-            await ask(server, "wait", 100)
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, server, "wait", 100)
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
         assert await ask(server, "echo", "still here") == "still here"
         assert log.read_text().endswith("call wait\ncancelled\ncall echo\n")
 
@@ -178,13 +184,20 @@ async def test_progress_is_told_which_extends_the_deadline_of_a_call():
 
 
 async def test_progress_extends_the_deadline_and_a_blocked_server_does_not_hold_the_run():
-    async with plain(timeout_s=0.25, hard_timeout_s=20) as server:
-        tools = {tool.spec.name: tool for tool in server.tools()}
-        slow = await carry_out(ToolCall("1", "plain__slow", {}), tools)  # 0.3 s, with progress every 0.1 s
-        assert slow.text == "called slow"
-        blocked = await carry_out(ToolCall("2", "plain__block", {"text": "100"}), tools)
-    assert blocked.error_kind is ToolErrorKind.TIMEOUT
-    assert "made no progress for 0.25 s; its limits are 0.25 s without progress and 20 s in all" in blocked.text
+    clock = FakeClock()
+
+    class Slow(CallListener):
+        def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+            clock.advance(15)
+
+    async with plain(timeout_s=20, hard_timeout_s=90) as server:
+        scheduler = Scheduler({tool.spec.name: tool for tool in server.tools()}, clock=clock, listener=Slow())
+        (slow,) = await scheduler.carry_out([ToolCall("1", "plain__slow", {})])
+        assert (slow.text, clock.now()) == ("called slow", 45)
+        blocked = partial(scheduler.carry_out, [ToolCall("2", "plain__block", {"text": "100"})])
+        (timed_out,) = await in_background(blocked, partial(clock.advance, 20))
+    assert timed_out.error_kind is ToolErrorKind.TIMEOUT
+    assert "made no progress for 20 s; its limits are 20 s without progress and 90 s in all" in timed_out.text
 
 
 async def test_a_description_that_changed_after_always_asks_again():
@@ -240,7 +253,7 @@ async def test_a_call_that_waits_while_the_server_is_closed_has_an_end():
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
-        await anyio.sleep(0.1)
+        await anyio.wait_all_tasks_blocked()
         await server.__aexit__(None, None, None)
     assert said == [
         "the MCP server 'plain' gave no answer: it was closed during the call; what it did until then is not known"

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,7 +15,7 @@ from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.artifacts.artifact_tools import Recent
-from monitor.tools.remote import web
+from monitor.tools.remote import page_program, web
 from monitor.tools.remote.addresses import checked_url, is_public
 from monitor.tools.remote.page_program import text_of_page
 from monitor.tools.remote.web import SearchResult, WebTools
@@ -142,7 +143,10 @@ async def test_a_slow_page_and_endless_redirects_end(site: str):
 
 
 @pytest.mark.usefixtures("nothing_left")
-async def test_a_page_that_takes_long_to_read_is_left(site: str, monkeypatch: pytest.MonkeyPatch):
+async def test_a_page_that_takes_long_to_read_is_left(site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hangs = tmp_path / "hangs.py"
+    hangs.write_text("import time; time.sleep(600)")
+    monkeypatch.setattr(page_program, "__file__", str(hangs))
     monkeypatch.setattr(web, "PAGE_S", 0.001)
     assert (await refused(f"{site}/")).kind is ToolErrorKind.TIMEOUT
 

@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -22,7 +23,7 @@ from monitor.errors import ConfigError, ToolError
 from monitor.events import ToolProgressed
 from monitor.reasons import ToolErrorKind
 from monitor.sinks.lines import line_of
-from monitor.testing import call
+from monitor.testing import FakeClock, call
 from monitor.tools.base import Tool, traits_of
 from monitor.tools.calls.scheduler import Scheduler
 from monitor.tools.processes import command, descendants, process_table
@@ -62,14 +63,33 @@ def shell(path: Path, **options: Any) -> ShellTools:
     return ShellTools(Workspace(path), **{"grace_s": 0.2, **SANDBOX, **options})
 
 
-async def run(tools: ShellTools, command: str, **arguments: Any) -> ToolAnswer:
-    return await ask(tools.tools(), "shell", command=command, **arguments)
+async def run(tools: ShellTools, command: str, heard: Heard | None = None, **arguments: Any) -> ToolAnswer:
+    return await ask(tools.tools(), "shell", heard, command=command, **arguments)
+
+
+def jump(monkeypatch: pytest.MonkeyPatch) -> Heard:
+    """What was heard of a command. The time of the tools jumps by 1,000 s with the first output."""
+    heard, now = Heard(), time.monotonic
+    clock = SimpleNamespace(monotonic=lambda: now() + (1_000 if heard.something.is_set() else 0))
+    monkeypatch.setattr(shell_module, "time", clock)
+    return heard
+
+
+class Cancels(Heard):
+    """Cancels a scope at the first output."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        self._scope.cancel()
 
 
 class WithDeadline:
     """The tool, with a deadline that the scheduler keeps."""
 
-    timeout_s = 0.5
+    timeout_s = 10
 
     def __init__(self, tool: Tool) -> None:
         self.spec, self.call = tool.spec, tool.call
@@ -178,29 +198,27 @@ async def test_without_an_open_toolset_no_process_outlives_its_call(tmp_path: Pa
 
 
 @pytest.mark.feature("GT-09")
-async def test_a_timeout_keeps_the_output_so_far(tmp_path: Path):
-    answer = await run(shell(tmp_path), "echo before; sleep 100", timeout_s=0.2)
+async def test_a_timeout_keeps_the_output_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    answer = await run(shell(tmp_path), "echo before; sleep 100", jump(monkeypatch))
     assert answer.text == "before\n"
     assert (answer.is_error, answer.error_kind) == (True, ToolErrorKind.TIMEOUT)
     assert answer.status is not None
     assert "timeout" in answer.status
 
 
-async def test_what_ignores_term_is_killed_after_the_grace(tmp_path: Path):
+async def test_what_ignores_term_is_killed_after_the_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     began = time.monotonic()
-    answer = await run(
-        shell(tmp_path, grace_s=0.3), "trap '' TERM; echo a; while true; do sleep 0.05; done", timeout_s=0.2
-    )
-    assert time.monotonic() - began >= 0.5
+    command = "trap '' TERM; echo a; while true; do sleep 0.05; done"
+    answer = await run(shell(tmp_path, grace_s=0.3), command, jump(monkeypatch))
+    assert time.monotonic() - began >= 0.3
     assert answer.data["signal"] == "SIGKILL"
 
 
-async def test_term_comes_first_so_that_a_command_can_tidy_up(tmp_path: Path):
+async def test_term_comes_first_so_that_a_command_can_tidy_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tools = shell(tmp_path, grace_s=50)
     began = time.monotonic()
-    answer = await run(
-        tools, "trap 'echo tidied; exit 7' TERM; touch lock; while true; do sleep 0.05; done", timeout_s=2
-    )
+    command = "trap 'echo tidied; exit 7' TERM; echo ready; while true; do sleep 0.05; done"
+    answer = await run(tools, command, jump(monkeypatch))
     assert time.monotonic() - began < 40  # and not the grace
     assert answer.text.endswith("tidied\n")
     assert answer.data["exit_code"] == 7
@@ -245,8 +263,8 @@ async def test_what_escapes_from_the_group_is_gone_after_a_cancellation(tmp_path
 
 
 async def test_a_cancellation_goes_on_after_the_command_has_ended(tmp_path: Path):
-    with anyio.move_on_after(0.2) as scope:
-        answer = await run(shell(tmp_path), "echo before; sleep 100")
+    with anyio.CancelScope() as scope:
+        answer = await run(shell(tmp_path), "echo before; sleep 100", Cancels(scope))
         assert no_command_is_left()
         assert (answer.text, answer.error_kind) == ("before\n", ToolErrorKind.CANCELLED)
         await anyio.lowlevel.checkpoint()
@@ -257,11 +275,11 @@ async def test_a_cancellation_goes_on_after_the_command_has_ended(tmp_path: Path
 async def test_output_before_the_end_of_a_call_is_in_its_result(tmp_path: Path, how: str):
     """Also what was written between the cancellation and the end."""
     group = shell(tmp_path, grace_s=2)
-    heard = Heard()
+    heard, clock = Heard(), FakeClock()
     tools = {tool.spec.name: tool for tool in group.tools()}
     if how == "its deadline":
         tools["shell"] = WithDeadline(tools["shell"])
-    scheduler = Scheduler(tools, listener=heard)
+    scheduler = Scheduler(tools, listener=heard, clock=clock)
     command = "trap 'echo after; exit 1' TERM; echo before; seq 100000; while true; do sleep 0.02; done"
     results: list[ToolResult] = []
     async with anyio.create_task_group() as tasks:
@@ -277,6 +295,7 @@ async def test_output_before_the_end_of_a_call_is_in_its_result(tmp_path: Path, 
             assert scheduler.cancel("1")
         elif how == "the batch":
             scheduler.abort("it is over")
+        clock.advance(10)
     (result,) = results
     assert result.is_error
     assert result.error_kind is (ToolErrorKind.TIMEOUT if how == "its deadline" else ToolErrorKind.CANCELLED)
@@ -305,9 +324,9 @@ async def test_a_second_native_cancellation_kills_at_once(tmp_path: Path):
 
 async def test_an_agent_within_a_command_is_ended_with_its_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A command of a command has its own marker beside the one around it."""
-    inner = f"{MARKER}=$${MARKER}:9-9-inner setsid sleep 100 & sleep 100".replace("$$", "$")
-    with anyio.move_on_after(0.3):
-        await run(shell(tmp_path), inner)
+    inner = f"{MARKER}=$${MARKER}:9-9-inner setsid sleep 100 & echo started; sleep 100".replace("$$", "$")
+    with anyio.CancelScope() as scope:
+        await run(shell(tmp_path), inner, Cancels(scope))
     assert no_command_is_left()
 
 
@@ -351,7 +370,7 @@ async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkey
         assert (await run(shell(tmp_path), "echo hi; exit 3")).data["exit_code"] == 3
         async with shell(tmp_path) as tools:
             answer = await run(tools, "sleep 100 > /dev/null & echo $!")
-        late = await run(shell(tmp_path), "echo before; sleep 100 & sleep 100", timeout_s=0.2)
+        late = await run(shell(tmp_path), "echo before; sleep 100 & sleep 100", jump(patched))
     assert is_gone(int(answer.text))
     assert (late.text, late.error_kind) == ("before\n", ToolErrorKind.TIMEOUT)
 
@@ -359,9 +378,12 @@ async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkey
 # --- in the background
 
 
-async def test_a_silent_command_is_handed_over_and_can_be_read_and_ended(tmp_path: Path):
-    async with shell(tmp_path, idle_s=0.2) as tools:
-        answer = await run(tools, "echo listening; until test -e go; do sleep 0.02; done; echo request; sleep 100")
+async def test_a_silent_command_is_handed_over_and_can_be_read_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with shell(tmp_path, idle_s=100, timeout_s=2_000, longest_s=2_000) as tools:
+        command = "echo listening; until test -e go; do sleep 0.02; done; echo request; sleep 100"
+        answer = await run(tools, command, jump(monkeypatch))
         pid = answer.data["pid"]
         assert answer.text == "listening\n"
         assert answer.status is not None
@@ -421,8 +443,10 @@ async def test_two_waits_for_one_process_take_turns(tmp_path: Path):
 
 
 async def test_a_background_process_that_nobody_reads_keeps_its_newest_output(tmp_path: Path):
+    os.mkfifo(tmp_path / "go")
     async with shell(tmp_path, idle_s=0.1) as tools:
-        answer = await run(tools, "sleep 0.3; seq 1 200000; echo last; touch written; sleep 100")
+        answer = await run(tools, "read < go; seq 1 200000; echo last; touch written; sleep 100")
+        await let_go(tmp_path / "go")
         with anyio.fail_after(60):
             while not await anyio.Path(tmp_path, "written").exists():  # noqa: ASYNC110
                 await anyio.sleep(0.02)
