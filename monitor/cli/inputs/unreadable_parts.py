@@ -18,7 +18,7 @@ from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.entries import ReadReport
 from monitor.transcripts.kinds import MAGIC_BYTES, kind_of
 from monitor.transcripts.readers.registry import reader_of
-from monitor.transcripts.source import BOM, DAMAGED, HEAD_BYTES, MAX_DOCUMENT_BYTES, Source
+from monitor.transcripts.source import BOM, HEAD_BYTES, MAX_DOCUMENT_BYTES, Source, damage
 from monitor.view.run_ending import count
 
 FEW: Final = 0.1
@@ -126,7 +126,7 @@ def _broken(source: Source) -> str:
         json.loads(text)
     except RecursionError:
         return "its JSON is nested too deeply"
-    except DAMAGED as error:
+    except damage() as error:
         return f"the file is damaged or cut: {error}"
     except json.JSONDecodeError as error:
         if error.pos >= len(text) or error.msg.startswith("Unterminated string"):

@@ -54,7 +54,7 @@ class Copies:
             if len(rows) > len(begins) and not goes_on:
                 new = new[:-1]  # the sums of a fork may have those of the steps that were counted
             turns = sum(before[1 : len(begins)])
-            rest = replace(rest, began=replace(run.began, run=id), goes_on=goes_on, copied_turns=turns)
+            rest = replace(rest, began=run.began._replace(run=id), goes_on=goes_on, copied_turns=turns)
             rest = _told_anew(_of_steps(rest, new), begins, [looped or one is None for one in new])
             spent = rest.cost_usd or rest.usage not in {None, NO_USAGE}
             if rest.total == ModelOutput() and not (rest.errors or rest.findings or spent):

@@ -366,8 +366,10 @@ def test_a_bare_number_says_how_many_items_there_are():
 
 
 def test_numbered_questions_with_one_answer_are_a_walk():
-    asked = ("any diabetes", "asthma", "high blood pressure", "allergies to a drug", "surgery before this year")
-    asked = (*asked, "fever in this week", "a cough", "pain in the chest", "dizziness at times", "tobacco")
+    asked = (
+        *("any diabetes", "asthma", "high blood pressure", "allergies to a drug", "surgery before this year"),
+        *("fever in this week", "a cough", "pain in the chest", "dizziness at times", "tobacco"),
+    )
     steps: list[Step] = [
         ("ask", {"question": f"Question {i} of 10: have you had {what}?"}, "no") for i, what in enumerate(asked, 1)
     ]
