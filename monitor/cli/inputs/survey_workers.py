@@ -76,8 +76,9 @@ class SurveySettings:
             told += number
             read(number)
 
+        found: list[SurveyedFile] = []
         for _ in range(ATTEMPTS):
-            before, found = FileState.of(path), list[SurveyedFile]()
+            before, found = FileState.of(path), []
             for source in sources_of(path):
                 source.on_read = tell
                 found.append(survey_file(source, watched=watched))

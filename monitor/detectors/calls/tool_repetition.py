@@ -29,6 +29,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,13 +48,13 @@ from monitor.detectors.calls.call_detector import (
     DetectorCall,
     plain,
 )
-from monitor.detectors.calls.novelty.words import tokens
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
+_WORD = re.compile(r"\w+")
 BACK_OFF = 2
 """How many times as long as the longest wait a longer one is."""
 SAMPLING_TIMES = 4
@@ -214,7 +215,7 @@ class ToolCallRepetition(CallDetector):
 
 def _words(result: ToolResult) -> str:
     """The identity of the words of a result, without its numbers and ids."""
-    return identity(" ".join(tokens(result.text)[0]))
+    return identity(" ".join(word for word in _WORD.findall(result.text) if not any(map(str.isdigit, word))))
 
 
 def _continued(streak: _CallStreak, call: Called) -> _CallStreak:
