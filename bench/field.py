@@ -2,8 +2,9 @@
 
     python -m bench.field [--write] [--explain]
 
-Two sets of runs: the recorded ones of `fixtures/transcripts/dev.jsonl.gz`, and those that were
-composed to be hard. Rows:
+Three sets of runs: the recorded ones of `fixtures/transcripts/dev.jsonl.gz`, those that were
+composed to be hard while this library was made, and those that others composed without a look at
+it. Rows:
 
 - this library: the defaults of a guard, which know the request of the run;
 - systems that install: `unwedge`, and `loopbrake`, whose line is drawn on the good runs of the same
@@ -33,7 +34,7 @@ from bench import _report
 from bench._field_rules import PORTS, Asked, Rule, events
 from bench.quality import TOOLS
 from bench.saved import AT_MOST, GOOD, unwedge_alert
-from monitor.transcripts.analysis.scan import watch_chunks
+from monitor.transcripts.analysis.scan import watch_run
 from monitor.transcripts.base import RecordedRun
 from monitor.transcripts.corpus import Corpus
 
@@ -42,7 +43,10 @@ FOLDER: Final = ROOT / "fixtures" / "transcripts"
 PAGES: Final = (ROOT / "docs" / "comparison.md", ROOT / "README.md")
 BEGIN: Final = "<!-- the table of bench.field -->"
 END: Final = "<!-- end of the table -->"
-COLUMNS: Final = ("recorded loops", "recorded good", "composed loops", "composed good")
+COLUMNS: Final = (
+    *("recorded loops", "recorded good", "composed loops", "composed good"),
+    *("others' loops", "others' good"),
+)
 
 Stop: TypeAlias = Callable[[RecordedRun], int | None]
 """The index of the message at which a run is stopped. `None`: it is not stopped."""
@@ -76,8 +80,8 @@ def is_early(run: RecordedRun, message: int) -> bool:
 
 def ours(run: RecordedRun) -> int | None:
     """Where the defaults of a guard stop."""
-    ended_by = watch_chunks(run.chunks(), task=run.task).ended_by
-    return None if ended_by is None else ended_by.message
+    scanner = watch_run(run)
+    return None if scanner.ended_by is None else scanner.ended_by.message
 
 
 def by_rule(rule: Rule) -> Stop:
@@ -129,12 +133,14 @@ def _named(package: str) -> str:
 def read() -> dict[str, list[RecordedRun]]:
     """The runs of each column."""
     recorded = [*Corpus(FOLDER / "dev.jsonl.gz")]
-    composed = [*Corpus(FOLDER / "composed.jsonl.gz")]
+    composed, by_others = ([*Corpus(FOLDER / f"{name}.jsonl.gz")] for name in ("composed", "composed_by_others"))
     return {
         "recorded loops": [run for run in recorded if run.loop is not None and run.loop.kind in TOOLS],
         "recorded good": [run for run in recorded if run.label in GOOD],
         "composed loops": [run for run in composed if run.label == "loop"],
         "composed good": [run for run in composed if run.label in GOOD],
+        "others' loops": [run for run in by_others if run.label == "loop"],
+        "others' good": [run for run in by_others if run.label in GOOD],
     }
 
 

@@ -26,7 +26,7 @@ def test_the_site_asks_no_foreign_host():
 
 LONG = 45
 """Shorter lines, such as a heading, may come twice."""
-GENERATED = re.compile(r"<!-- (?:floors|rooms|programs)\b.*?<!-- end of \w+ -->", re.DOTALL)
+GENERATED = re.compile(r"<!-- (?:floors|rooms|programs|the table)\b.*?<!-- end of [\w ]+ -->", re.DOTALL)
 """The parts of a page that a script writes."""
 WRITTEN_WHOLE = {"api.md", "event_kinds.md"}
 """The pages that a script writes."""
@@ -36,7 +36,7 @@ def test_the_pages_stay_short():
     pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in WRITTEN_WHOLE]
     written = "".join(GENERATED.sub("", page.read_text(encoding="utf-8")) for page in [ROOT / "README.md", *pages])
     prose = re.sub(r"```python\n.*?```", "", written, flags=re.DOTALL)
-    assert len(prose) < 230_000, "a fact stands on one page: shorten another one"
+    assert len(prose) < 229_500, "a fact stands on one page: shorten another one"
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name)

@@ -167,12 +167,12 @@ def test_a_system_that_is_not_installed_keeps_its_row_and_nothing_is_written(
 def test_the_table_stands_between_its_marks_and_the_rest_of_the_page_stays(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text(f"before\n{field.BEGIN}\nold\n{field.END}\nafter\n")
-    mine = field.Row("mine", stopped=[1, 0, 2, 0], early=[1, 0, 0, 0])
-    table = field.lines(field.results([mine], [3, 4, 5, 6], dt.date(2026, 1, 2)))
+    mine = field.Row("mine", stopped=[1, 0, 2, 0, 3, 0], early=[1, 0, 0, 0, 0, 0])
+    table = field.lines(field.results([mine], [3, 4, 5, 6, 7, 8], dt.date(2026, 1, 2)))
     field.write(table, page)
     assert page.read_text() == f"before\n{field.BEGIN}\n\n" + "\n".join(table) + f"\n\n{field.END}\nafter\n"
     assert table[0].startswith("| stopped (2026-01-02) | recorded loops, of 3 |")
-    assert table[2] == "| mine | 1, 1 early | 0 | 2 | 0 |"
+    assert table[2] == "| mine | 1, 1 early | 0 | 2 | 0 | 3 | 0 |"
 
 
 COMMITTED = json.loads((_report.RESULTS / "field.json").read_text("utf-8"))

@@ -26,6 +26,7 @@ from monitor.events import Event
 from monitor.judges.judge import Judge, JudgeInput
 from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.reasons import TerminateReason
+from monitor.transcripts.base import Chunker, RecordedRun
 from monitor.usage import AskCost
 from monitor.verdicts import Compact, Continue, Detection, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
@@ -229,18 +230,32 @@ def watch_chunks(
     *,
     detectors: Sequence[Detector] | None = None,
     policy: Policy | None = None,
-    task: str | None = None,
 ) -> RunScanner:
     """Feed the chunks of a run, each with the index of its message, to a scanner until the policy
     ends the run. The rest is not asked for.
 
     Raises `RunFailed` if a detector or the policy crashed.
     """
-    scanner = RunScanner(detectors=detectors, policy=policy, task=task)
+    scanner = RunScanner(detectors=detectors, policy=policy)
     for index, chunk in chunks:
         scanner.take(index, chunk)
         if scanner.over:
             break
+    return scanner
+
+
+def watch_run(run: RecordedRun) -> RunScanner:
+    """Feed a recorded run to a scanner with the guard's defaults, which hears each request in its
+    turn.
+
+    Raises `RunFailed` if a detector crashed.
+    """
+    scanner, chunker = RunScanner(), Chunker()
+    for index, message in enumerate(run.messages):
+        if message.role == "user" and message.text:
+            scanner.request(message.text)
+        for chunk in chunker.chunks(message):
+            scanner.take(index, chunk)
     return scanner
 
 
