@@ -28,7 +28,7 @@ PAIRS_KEPT = 64
 LEAST = 3
 """A smaller number allows nothing that is not allowed anyway."""
 LEAST_DEEDS, MOST_DEEDS = 8, 40
-"""So many things may each be done by the same calls: "ten drills"."""
+"""This many things may each be done by the same calls: "ten drills"."""
 LEAST_ROW = 5
 """A shorter row of numbers allows nothing: "temp1 to folder3" are two names."""
 NUMBERS = {
