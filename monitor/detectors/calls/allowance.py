@@ -91,13 +91,8 @@ class Allowance:
     """How often each repetition was made, as far as the request allows it."""
 
     def add(self, request: str) -> None:
-        """Read a request. A new request renews what is allowed, and takes nothing away. Another one
-        than the one before it allows one look more: who asks at each tick wants an answer.
-        """
-        again = identity(request)
-        if self.known and again != self.latest:
-            self.looks = max(self.looks, 1)
-        self.known, self.latest = True, again
+        """Read a request. A new request renews what is allowed, and takes nothing away."""
+        self.known, self.latest = True, identity(request)
         half = REQUEST_CHARS // 2
         read = request if len(request) <= REQUEST_CHARS else f"{request[:half]}\n{request[-half:]}"
         times, items, looks, each = _allowed_by(read)
@@ -106,6 +101,10 @@ class Allowance:
         self.times, self.items = max(self.times, times), max(self.items, items)
         self.looks, self.each = max(self.looks, looks), max(self.each, each)
         self.asked = looks
+
+    def is_another(self, request: str) -> bool:
+        """Whether there was a request, and it was not this one."""
+        return self.known and self.latest != identity(request)
 
     def earn(self) -> None:
         """A look brought news, so the request allows as many looks again."""

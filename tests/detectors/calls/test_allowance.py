@@ -59,11 +59,9 @@ def test_each_pair_of_calls_may_be_repeated_as_often_as_the_request_says():
     assert again.repeat(1)
 
 
-def test_another_request_allows_one_look_and_the_same_one_again_none():
+def test_the_same_request_again_is_no_other_one():
     allowance = Allowance()
+    assert not allowance.is_another("tick 1")
     allowance.add("tick 1")
-    assert allowance.looks == 0
-    allowance.add("tick 1")
-    assert allowance.looks == 0
-    allowance.add("tick 2")
-    assert allowance.looks == 1
+    assert not allowance.is_another("tick 1")
+    assert allowance.is_another("tick 2")

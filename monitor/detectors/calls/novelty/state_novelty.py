@@ -183,8 +183,10 @@ class StateNovelty(CallDetector):
 
     def request(self, text: str) -> None:
         """The user's request, at the beginning or later. It says what may be repeated, and names
-        items.
+        items. Another one than before allows one look: who asks at each tick wants an answer.
         """
+        if self._begun and self._allowed.is_another(text):
+            self._allowed.looks = max(self._allowed.looks, 1)
         super().request(text)
         self._novelty.request(text)
 
