@@ -95,9 +95,9 @@ class FileState:
     """The state of a file before it is read. While it is read, its owner may write to it."""
 
     status: tuple[int, int, int, int]
-    """Its device and inode, its size, and the time of its last change."""
+    """The device and inode of the file, its size, and the time of its last change."""
     ends: tuple[bytes, bytes]
-    """Its first and its last bytes."""
+    """The first and the last bytes of the file."""
 
     @classmethod
     def of(cls, path: Path, size: int | None = None) -> FileState | None:

@@ -24,7 +24,7 @@ SET_STEPS = 16
 UNTIL_STEPS = 12
 """Looks at something for which the request says to wait, without a number."""
 PAIRS_KEPT = 64
-"""The repetitions that are counted."""
+"""How many different repetitions are counted."""
 LEAST = 3
 """A smaller number allows nothing that is not allowed anyway."""
 LEAST_DEEDS, MOST_DEEDS = 8, 40

@@ -48,7 +48,7 @@ class RunRequest:
 
     task: str | UserMessage | None = None
     streams: bool = False
-    """Its events are read one by one."""
+    """Whether the caller reads the events of the run one by one."""
     history: Sequence[RawMessage | Message] | None = None
     session: SessionStore | str | None = None
     """In the place of the supervisor's own, as `history` is."""
@@ -59,7 +59,7 @@ class RunRequest:
     """The key of that call, and its id."""
     as_call: str | None = None
     run_id: str | None = None
-    """Of a run that goes on in another process; by default a new one."""
+    """The id of a run that goes on in another process; by default a new id."""
     resumed: RunRecord | None = None
     """The run of the session that goes on, without another task."""
     deps: object = None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _MODULES: Final = ("monitor.transcripts", "monitor.detections", "monitor.verdicts", "monitor.usage", "monitor.reasons")
-"""Their classes hold data alone."""
+"""The modules whose classes may be loaded from a file: they hold data and run no code."""
 
 
 def dumped(value: Any) -> bytes | None:

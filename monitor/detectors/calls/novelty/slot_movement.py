@@ -73,7 +73,7 @@ class _Slot:
 
 
 class SlotMovement:
-    """The numbers of one call's result, as long as its state stays."""
+    """The numbers of one call's result, each time that it shows one state."""
 
     __slots__ = ("numbers", "slots")
 
