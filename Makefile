@@ -27,7 +27,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test frameworks engines docs litellm check check-lint check-format check-types check-mypy \
-    check-pyright check-layers check-words check-bench format features bench live clean
+    check-pyright check-layers check-words check-bench format size features bench live clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -88,6 +88,9 @@ check-bench: $(READY)
 format: $(READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
+
+size: $(READY) ## lower tests/size.tsv to what the rooms of the package are now; no row is ever raised
+	@$(BIN)/python scripts/size.py
 
 features: $(READY) ## run the tests of the rows of fixtures/features.tsv, and print the table
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m feature --features

@@ -1,0 +1,67 @@
+"""No room of the package is larger than its row in `size.tsv`."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROWS = Path(__file__).with_name("size.tsv").read_text(encoding="utf-8")
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("size_script", ROOT / "scripts" / "size.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+size = load_script()
+TABLE = size.rows(ROWS)
+
+
+@cache
+def rooms() -> dict[str, Any]:
+    found: dict[str, Any] = size.rooms()
+    return found
+
+
+def test_no_room_is_larger_than_its_row():
+    assert size.grown(TABLE, rooms()) == [], "take something away; or raise the row by hand and say why"
+
+
+def test_no_row_is_left_for_a_room_that_is_gone():
+    assert set(TABLE) == set(rooms()), "run: make size"
+
+
+def test_contributing_shows_the_sum_of_the_rows():
+    assert "\n| now | " in CONTRIBUTING
+    assert size.landing(CONTRIBUTING, size.total(TABLE)) == CONTRIBUTING, "run: make size"
+
+
+def test_a_room_that_grows_by_a_line_a_file_or_a_number_is_named(tmp_path: Path):
+    (tmp_path / "room").mkdir()
+    module = tmp_path / "room" / "module.py"
+    module.write_text('"""Words."""\n\nLIMIT = 3\n')
+    before = size.rooms(tmp_path)
+    assert before == {"room": (1, 1, 1)}
+    code = 'def one() -> int:\n    """Words."""\n    return 1\n'
+    module.write_text(f'"""Words."""\n\nLIMIT = 3  # a comment\n# another\n\n\n{code}')
+    assert size.grown(before, size.rooms(tmp_path)) == ["room: 3 code_lines, and its row allows 1"]
+    module.write_text('"""Words."""\n\nLIMITS = {"a": 3, "b": [-4]}\n')
+    assert size.grown(before, size.rooms(tmp_path)) == ["room: 2 numbers, and its row allows 1"]
+    (tmp_path / "new.py").write_text("")
+    assert "." in size.grown(before, size.rooms(tmp_path))[0]
+
+
+def test_rows_are_lowered_and_never_raised_or_added():
+    row, small, large = size.Size(10, 2, 3), size.Size(9, 2, 3), size.Size(9, 3, 4)
+    assert size.lowered({"a": row}, {"a": small, "b": small}) == {"a": small}
+    assert size.lowered({"a": row}, {"a": large}) == {"a": size.Size(9, 2, 3)}
+    assert size.lowered({"a": row}, {}) == {}
