@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from monitor.events import Envelope, Event
 from monitor.harness.checks import ending_by
 from monitor.harness.context.run_context import interrupted
 from monitor.harness.runs.caller import Caller
+from monitor.harness.runs.pausing import Pausing
 from monitor.harness.runs.run_parts import RunParts, RunRequest
 from monitor.harness.runs.run_session import RunSession
 from monitor.harness.runs.steering import message_of
@@ -84,7 +85,7 @@ class Run(Generic[OutputT]):
         self._identity = parts.identity
         self._phase: RunPhase = "idle"
         self._thread = threading.get_ident()
-        self._driver: AsyncGenerator[None, None] | None = None
+        self._driver: Pausing | None = None
         self._at_work = False  # a task is inside `_driver`
         self._seen_out: anyio.Event | None = None
         self._outcome: Outcome[OutputT] | None = None
@@ -270,7 +271,7 @@ class Run(Generic[OutputT]):
                 await self._opened.aclose()
                 raise
         self._loop.steering.begin()
-        self._driver = self._loop.drive()
+        self._driver = Pausing(self._loop.drive)
         return self
 
     async def __aexit__(

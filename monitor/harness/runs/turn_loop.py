@@ -4,8 +4,7 @@ comes next.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.harness.runs.calls.run_calls import Calls
 from monitor.harness.runs.outage_gate import LOOK_AGAIN_S, OutageGate
+from monitor.harness.runs.pausing import pause
 from monitor.harness.runs.steering import Steering
 from monitor.harness.runs.supervisor_options import RunOptions
 from monitor.harness.streams.clock import Clock
@@ -82,24 +82,24 @@ class TurnLoop:
         self._streams_opened = 0
         self._edits = 0
         """The number of edits of the history that were seen."""
-        self._goes_on = True
-        """The last verdicts have not ended the run."""
         self._reading: SourceStream[Any] | None = None
         self._backs_off = False
         """The run waits before another attempt at a turn."""
         self.leave_at: int | None = None
         """The process leaves the run at the first boundary behind this number of turns."""
 
-    async def drive(self) -> AsyncGenerator[None, None]:
+    async def drive(self) -> None:
         """Check, call, read the stream, carry out the calls, report to the core, perform its
-        verdict. Yields wherever there may be events for the reader.
+        verdict. Pauses whenever there may be events for the reader.
         """
         try:
             await self._calls.open()
-            for steps in self._steps():
-                async with aclosing(steps) as going:
-                    async for _ in going:
-                        yield
+            await self._calls.carry_out_answered(self._history)  # which a run before this one has left open
+            await self._delivery.stored()
+            self.steering.collect()
+            while await self._perform(self._core.check(self._now())):
+                await self._turn()
+                self.steering.collect()
         finally:
             try:
                 await self._judges.close()
@@ -109,38 +109,19 @@ class TurnLoop:
                 finally:
                     await self._context.close()
 
-    def _steps(self) -> Iterator[AsyncGenerator[None, None]]:
-        """The parts of the run, each of which begins when the one before it is done."""
-        yield self._answered()
-        while True:
-            self.steering.collect()
-            yield self._perform(self._core.check(self._now()))
-            if not self._goes_on:
-                return
-            yield self._turn()
-
-    async def _answered(self) -> AsyncGenerator[None, None]:
-        """Carry out calls that a run before this one has left open."""
-        async with aclosing(self._calls.carry_out_answered(self._history)) as running:
-            async for _ in running:
-                yield
-        await self._delivery.stored()
-
-    async def _turn(self) -> AsyncGenerator[None, None]:
+    async def _turn(self) -> None:
         """The attempts at one turn: the model call, and the calls of its answer."""
         core, events = self._core, self._delivery.queue
         tries = _TurnAttempts()
         while tries.again:
             self.steering.deliver()
             # Room for the request comes first: it may need a compaction, or end the run.
-            for steps in (self._made_ready(tries), self._before_call(tries)):
-                async with aclosing(steps) as waiting:
-                    async for _ in waiting:
-                        yield
+            await self._made_ready(tries)
+            await self._before_call(tries)
             if core.stop is not None:
                 return
             if events:
-                yield
+                await pause()
             self.steering.deliver()  # what has come meanwhile
             # The call, its stream, and the tool calls of its answer.
             stream = self._reading = self._open()
@@ -149,27 +130,23 @@ class TurnLoop:
                 async with stream:
                     async for _ in stream:
                         if events:
-                            yield
+                            await pause()
                         if (held := self._budget_hold) is not None and held.grant.is_used_up:
                             await self._work.under_deadlines(held.more)
                 await self._after_call(stream.turn)
-                yield
+                await pause()
                 self._look_at_edits()
                 calls = self._calls.begin(stream.turn, results)
                 if events:
-                    yield
-                async with aclosing(self._carry_out(calls, results)) as running:
-                    async for _ in running:
-                        yield
+                    await pause()
+                await self._carry_out(calls, results)
             finally:
                 self._reading = None
                 self._record(results)
             await self._after_turn()
-            yield
+            await pause()
             # A failed attempt is made again, if the core and the retries allow it.
-            async with aclosing(self._before_another(stream.turn, tries)) as waiting:
-                async for _ in waiting:
-                    yield
+            await self._before_another(stream.turn, tries)
 
     def _is_left_here(self, tries: _TurnAttempts) -> bool:
         """Whether this process leaves the run now, before another turn."""
@@ -205,16 +182,13 @@ class TurnLoop:
 
     # ------------------------------------------------------------------ the core's verdict
 
-    async def _perform(self, verdict: Verdict) -> AsyncGenerator[None, None]:
-        """Perform the core's verdicts until it says `Continue`. `_goes_on` says whether the run is
-        not over. Yields whenever there are events for the reader.
-        """
+    async def _perform(self, verdict: Verdict) -> bool:
+        """Perform the core's verdicts until it says `Continue`. False: the run is over."""
         said: list[str] = []
-        self._goes_on = False
         while not isinstance(verdict, Continue):
             match verdict:
                 case Stop():
-                    return
+                    return False
                 case Nudge(text):
                     self._emit(Nudged(self._at(), self._core.turns, text))
                     said.append(text)
@@ -226,9 +200,7 @@ class TurnLoop:
                     self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
                     said.append(text)
                 case Hold(detection):
-                    async with aclosing(self._calls.hold(detection, said)) as asking:
-                        async for _ in asking:
-                            yield
+                    await self._calls.hold(detection, said)
                 case LastTurn(text, tools):
                     self._core.begin_last_turn(verdict, self._now())
                     self._context.last_turn()
@@ -239,7 +211,7 @@ class TurnLoop:
             verdict = self._core.check(self._now())
         if said:
             self.say("\n\n".join(said))
-        self._goes_on = True
+        return True
 
     # ------------------------------------------------------------------ one model call
 
@@ -273,16 +245,13 @@ class TurnLoop:
     def _heard(self, chunk: Chunk) -> None:
         self._delivery.chunk(chunk, self._at(), self._core.turns)
 
-    async def _before_call(self, tries: _TurnAttempts) -> AsyncGenerator[None, None]:
+    async def _before_call(self, tries: _TurnAttempts) -> None:
         """Reserve what the next call may use, and store what has happened. A shared budget that
         cannot pay the call ends the run. A process that hands the run over leaves it here.
         """
         if self._is_left_here(tries):
             await self._work.under_deadlines(self._judges.heard)
-            async with aclosing(self._perform(self._core.check(self._now()))) as performing:
-                async for _ in performing:
-                    yield
-            if not self._goes_on:
+            if not await self._perform(self._core.check(self._now())):
                 return
             if self._is_left_here(tries):  # what a judge has said may begin a last turn
                 self._core.leave(_HANDED_OVER, None, self._now())
@@ -297,11 +266,9 @@ class TurnLoop:
                 self._core.leave(refused[0], None, self._now())
         await self.steering.stored(self._delivery.stored)
 
-    async def _passed(
-        self, calls: Sequence[ToolCall] | None, tries: _TurnAttempts | None = None
-    ) -> AsyncGenerator[None, None]:
+    async def _passed(self, calls: Sequence[ToolCall] | None, tries: _TurnAttempts | None = None) -> None:
         """Wait while the tools of `calls`, or the model (`None`), have an outage. Deadlines and
-        aborts end the wait, and so does a hand-over before an attempt. Yields whenever there are
+        aborts end the wait, and so does a hand-over before an attempt. Pauses whenever there are
         events for the reader.
         """
         gate = self._gate
@@ -321,7 +288,7 @@ class TurnLoop:
                     break
                 await self._delivery.stored()  # an outage takes long, and the results of the turn wait
             if self._delivery.queue:
-                yield
+                await pause()
             if not await self._work.until(self._now() + LOOK_AGAIN_S):
                 break
         gate.leave()
@@ -360,27 +327,19 @@ class TurnLoop:
 
     # ------------------------------------------------------------------ between two calls
 
-    async def _made_ready(self, tries: _TurnAttempts) -> AsyncGenerator[None, None]:
+    async def _made_ready(self, tries: _TurnAttempts) -> None:
         """Wait for the compactions that the next request needs, and for the model's outage. A run
         that is left here makes no request, so no outage is in its way.
         """
-        ready = [self._served(self._needs(tries))]
-        if not self._is_left_here(tries):
-            ready.append(self._passed(None, tries))
-        for steps in ready:
-            async with aclosing(steps) as waiting:
-                async for _ in waiting:
-                    yield
+        stays = not self._is_left_here(tries)
+        await self._served(self._needs(tries))
+        if stays:
+            await self._passed(None, tries)
 
-    async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> AsyncGenerator[None, None]:
+    async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
         """Carry out the calls of a turn, after the outages of their tools."""
-        for steps in (
-            self._passed(calls),
-            self._calls.carry_out(calls, results),
-        ):
-            async with aclosing(steps) as running:
-                async for _ in running:
-                    yield
+        await self._passed(calls)
+        await self._calls.carry_out(calls, results)
         if self._gate is not None:
             await self._gate.calls_ended(calls, results)
 
@@ -392,13 +351,11 @@ class TurnLoop:
         if self._is_left_here(tries):
             yield from self._context.under_way()
 
-    async def _served(
-        self, needs: Iterator[CompactionJob | Stop], error: BaseException | None = None
-    ) -> AsyncGenerator[None, None]:
+    async def _served(self, needs: Iterator[CompactionJob | Stop], error: BaseException | None = None) -> None:
         """Wait for the compactions that the next request needs. If no compaction helps, the run
         ends, with `error`.
 
-        Yields whenever there are events for the reader, because a compaction may take minutes.
+        Pauses whenever there are events for the reader, because a compaction may take minutes.
         """
         for need in needs:
             if isinstance(need, Stop):
@@ -409,14 +366,14 @@ class TurnLoop:
                 await self._delivery.stored()
             while not need.over:
                 if self._delivery.queue:
-                    yield
+                    await pause()
                     continue
                 with self._delivery.news() as news:
                     need.tell(news.set)
                     if not await self._work.under_deadlines(news.wait):
                         return
 
-    async def _before_another(self, turn: Turn, tries: _TurnAttempts) -> AsyncGenerator[None, None]:
+    async def _before_another(self, turn: Turn, tries: _TurnAttempts) -> None:
         """After a failed attempt at a turn: make the request smaller, or wait, before the next
         attempt. `tries.again` says whether there is one.
         """
@@ -427,9 +384,7 @@ class TurnLoop:
             return
         delay_s: float | None = 0.0
         if (refusal := self._context.refusal(turn)) is not None:
-            async with aclosing(self._served(self._context.recover(refusal), turn.error)) as waiting:
-                async for _ in waiting:
-                    yield
+            await self._served(self._context.recover(refusal), turn.error)
         elif self._gate is not None and self._gate.spares:
             delay_s = 0.0  # the gate says when, and the attempt is not the run's own failure
         else:
@@ -443,7 +398,7 @@ class TurnLoop:
         )
         due = self._now() + delay_s
         await self._delivery.stored()
-        yield
+        await pause()
         self._backs_off = True
         try:
             tries.again = await self._work.until(due)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import anyio
 
 from monitor.harness.events.delivery import Delivery
+from monitor.harness.runs.pausing import pause
 from monitor.harness.streams.error_origin import current_task
 from monitor.harness.streams.interrupt import Interruptible
 from monitor.tools.event_loop import Background
@@ -20,7 +21,7 @@ between TERM and KILL (`ShellTools`), and what it wrote is its result.
 
 async def beside(
     work: Callable[[], Coroutine[Any, Any, None]], *, limits: Interruptible, delivery: Delivery, grace_s: float
-) -> AsyncGenerator[None, None]:
+) -> None:
     """Do `work` in a task of its own; the end of the run interrupts it, as `limits` says. Yields
     whenever there are events for a reader of the run. Left early, the task is cancelled and waited
     for, `TOOLS_GRACE` times `grace_s` seconds.
@@ -41,7 +42,7 @@ async def beside(
     try:
         while not task.ended:
             if delivery.queue:
-                yield
+                await pause()
                 continue
             with delivery.news() as news:
                 if not await limits.under_deadlines(news.wait):
@@ -59,4 +60,4 @@ async def beside(
         raise errors[0]
     limits.is_over()
     if delivery.queue:
-        yield
+        await pause()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -210,7 +209,7 @@ class Calls:
             self._emit(ToolStarted(core.at(self._now()), core.turns, call))
         return calls
 
-    async def carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> AsyncGenerator[None, None]:
+    async def carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
         """Carry out `calls` with the caller's tools. The end of the run interrupts them. Yields
         whenever there are events for the reader.
         """
@@ -224,12 +223,10 @@ class Calls:
         async def work() -> None:
             await self.scheduler.carry_out(calls, finished, turn=number)
 
-        async with aclosing(self._beside(work)) as working:
-            async for _ in working:
-                yield
+        await self._beside(work)
         self._end_if_asked()
 
-    def _beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None, None]:
+    def _beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Coroutine[Any, Any, None]:
         return beside(work, limits=self._work, delivery=self._delivery, grace_s=self._close_grace_s)
 
     def _finisher(
@@ -265,10 +262,10 @@ class Calls:
 
         return finished
 
-    async def carry_out_answered(self, history: History) -> AsyncGenerator[None, None]:
+    async def carry_out_answered(self, history: History) -> None:
         """A run before this one was paused for approvals that are there now: carry out those calls,
         and put their results into the history, in the place of the ones that said so. The same for
-        the calls in `left_open`. Yields whenever there are events for the reader.
+        the calls in `left_open`. Pauses whenever there are events for the reader.
         """
         answered = self.left_open
         if not answered and self._recorder is None:  # a session says itself which calls are open
@@ -308,9 +305,7 @@ class Calls:
         async def work() -> None:
             await self.scheduler.carry_out(calls, finished, turn=self._core.turns)
 
-        async with aclosing(self._beside(work)) as working:
-            async for _ in working:
-                yield
+        await self._beside(work)
         news = {id: self.shown(by_id[id], one) if id in by_id else one for id, one in results.items()}
         self._put_in(history, at, message, news)
         self._end_if_asked()
@@ -368,9 +363,9 @@ class Calls:
             stop = Stop(TerminateReason.PAUSED, f"{what}: {', '.join(awaited)}", "deferred")
             self._core.leave(stop, None, self._now())
 
-    async def hold(self, detection: Detection, said: list[str]) -> AsyncGenerator[None, None]:
+    async def hold(self, detection: Detection, said: list[str]) -> None:
         """The run is frozen until a person says how it goes on. What they say to the model is added
-        to `said`. Yields whenever there are events for the reader.
+        to `said`. Pauses whenever there are events for the reader.
         """
         answer: ApprovalAnswer | None = None
 
@@ -378,9 +373,7 @@ class Calls:
             nonlocal answer
             answer = await self.approvals.hold(detection)
 
-        async with aclosing(self._beside(ask)) as asking:
-            async for _ in asking:
-                yield
+        await self._beside(ask)
         if answer is not None and answer.approved:
             if answer.reason:
                 said.append(answer.reason)

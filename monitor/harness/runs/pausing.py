@@ -1,0 +1,70 @@
+"""A coroutine that runs from pause to pause, as the reader of a run asks for its events.
+
+Inside it, plain `await` does all the work: a step that pauses deep inside another one leaves them
+all where they are. An async generator would have to hand on each pause by hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from typing import Any, Final
+
+_PAUSE: Final = object()
+
+
+@types.coroutine
+def pause() -> Generator[Any, Any, None]:
+    """There may be events for the reader: go on when the next one is asked for."""
+    yield _PAUSE
+
+
+class _Left(BaseException):
+    """The reader has left the run. `GeneratorExit` would close the inner coroutines at once."""
+
+
+class Pausing:
+    """Runs `work`, which may `await pause()`."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._begin = work
+        self._work: Coroutine[Any, Any, None] | None = None
+
+    async def __anext__(self) -> None:
+        """Go on to the next pause. Raises `StopAsyncIteration` at the end."""
+        if self._work is None:
+            self._work = self._begin()
+        if inspect.getcoroutinestate(self._work) == inspect.CORO_CLOSED:
+            raise StopAsyncIteration
+        await self._go_on(self._work, partial(self._work.send, None))
+
+    async def aclose(self) -> None:
+        """Leave the work at its pause: its `finally` blocks run, and may wait."""
+        if self._work is None or inspect.getcoroutinestate(self._work) != inspect.CORO_SUSPENDED:
+            return
+        try:
+            await self._go_on(self._work, partial(self._work.throw, _Left()))
+        except (_Left, StopAsyncIteration):
+            return
+        raise RuntimeError("a run went on after it was left")
+
+    @types.coroutine
+    def _go_on(self, work: Coroutine[Any, Any, None], step: Callable[[], Any]) -> Generator[Any, Any, None]:
+        while True:
+            try:
+                trap = step()
+            except StopIteration:
+                raise StopAsyncIteration from None
+            if trap is _PAUSE:
+                return
+            try:
+                value = yield trap
+            except GeneratorExit:  # the task is destroyed with its loop: nothing can be awaited
+                work.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is thrown where the work waits
+                step = partial(work.throw, error)
+            else:
+                step = partial(work.send, value)
