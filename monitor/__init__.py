@@ -130,42 +130,5 @@ if TYPE_CHECKING:
     from monitor.verdicts import Verdict as Verdict
     from monitor.verdicts import WithdrawTool as WithdrawTool
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor": _ROOMS,
-            "monitor.adapters.model_names": "model",
-            "monitor.budget": "Budget",
-            "monitor.conditions": (
-                "Condition CostLimit FirstChunkTimeout IdleTimeout MaxConsecutiveErrors MaxModelCalls MaxToolCalls"
-                " MaxTurns OutputsComplete PlanComplete Predicate TaskDone Timeout TokenLimit ToolCalled"
-            ),
-            "monitor.context.measure.window": "Window",
-            "monitor.detectors": (
-                "ContentRepetition NoProgress SimilarMessages ToolCallCycle ToolCallRepetition ToolPolicy UnknownTool"
-                " default_detectors"
-            ),
-            "monitor.detectors.function_detector": "detector",
-            "monitor.errors": "ConfigError MonitorError ToolError",
-            "monitor.goal.plan": "Plan",
-            "monitor.harness.context.compaction": "Compaction",
-            "monitor.harness.guards.guard": "Guard",
-            "monitor.harness.guards.watch": "watch",
-            "monitor.harness.guards.guarding": "guarding",
-            "monitor.harness.record.replay": "Replay replay",
-            "monitor.harness.runs.supervised_run": "Run",
-            "monitor.harness.runs.supervisor": "Supervisor",
-            "monitor.judges": "DoneJudge LoopJudge",
-            "monitor.messages": "AssistantMessage Media Text UserMessage",
-            "monitor.models": "Retries",
-            "monitor.outcome": "Outcome RunFailed Turn",
-            "monitor.policy": "Ladder ObserveOnly StopAtFirstLoop",
-            "monitor.reasons": "FinishReason TerminateReason",
-            "monitor.settings": "load_settings",
-            "monitor.sinks": "JsonlSink LogSink",
-            "monitor.tools": "ToolContext tool",
-            "monitor.usage": "Price Usage",
-            "monitor.verdicts": "Compact Continue Detection LastTurn Nudge Stop Verdict WithdrawTool",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)
     __all__ += ["__version__"]

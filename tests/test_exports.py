@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import monitor
+from monitor._util.lazy import lazy_names
 from tests.parsed import tree_of
 
 ROOMS = monitor._ROOMS.split()
@@ -52,14 +53,10 @@ LAZY = [path for path in INITS if "lazy_names(" in path.read_text(encoding="utf-
 
 
 def loaded_later(path: Path) -> dict[str, str]:
-    """The table of a package whose names are loaded at first use: the name, and where it comes
-    from.
-    """
-    calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
-    table = next(call.args[1] for call in calls if ast.unparse(call.func) == "lazy_names")
-    module = importlib.import_module(module_of(path))
-    origins: dict[str, str] = eval(compile(ast.Expression(table), str(path), "eval"), vars(module))
-    return {name: f"{origin}.{name}" for origin, names in origins.items() for name in names.split()}
+    """The names of a package that are loaded at first use, and where each comes from."""
+    _, get, _ = lazy_names(module_of(path))
+    origins: dict[str, str] = inspect.getclosurevars(get).nonlocals["modules"]
+    return {name: f"{origin}.{name}" for name, origin in origins.items()}
 
 
 # --- names

@@ -9,26 +9,27 @@ import sys
 
 TYPE_CHECKING = False  # `typing` takes longer to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from monitor.errors import MissingExtra
 
 
-def lazy_names(
-    package: str, origins: Mapping[str, str]
-) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """The `__all__`, the `__getattr__` and the `__dir__` of the module `package`, whose names are
-    loaded at first use.
-
-    `origins`: a module, and the names that are taken from it, separated by blanks. Names from
-    `package` itself are its submodules, and `__all__` leaves them out. A name that was used is kept
-    in `package`, so its second use costs nothing.
+    loaded at first use: those that it imports for type checkers, in lines like `from a.b import C
+    as C`. Names from `package` itself are its submodules, and `__all__` leaves them out. A name
+    that was used is kept in `package`, so its second use costs nothing.
 
     A name whose module needs an extra that is not installed is a stand-in, so a bare install can
     be looked through. Using the stand-in raises `MissingExtra`.
+
+    The imports are read in the source of `package`, so a frozen program has to carry that source.
     """
-    modules = {name: module for module, names in origins.items() for name in names.split()}
+    spec: Any = sys.modules[package].__spec__
+    source: str = spec.loader.get_data(spec.origin).decode()
+    words = [line.split() for line in source.splitlines() if line.startswith("    from ")]
+    modules = {name: module for _, module, _, name, *_ in words}
 
     def get(name: str) -> Any:
         module = modules.get(name)

@@ -10,9 +10,4 @@ from monitor._util.lazy import lazy_names
 if TYPE_CHECKING:
     from monitor.adapters.provider_forms import to_form as to_form
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.adapters.provider_forms": "to_form",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -37,21 +37,4 @@ if TYPE_CHECKING:
     from monitor.context.cut import KeepShare as KeepShare
     from monitor.context.cut import KeepTokens as KeepTokens
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor._util.quoting": "foreign",
-            "monitor.compaction.hooks": "BeforeCompaction CompactionAsked CompactionHook",
-            "monitor.compaction.pinned": "PinnedFacts",
-            "monitor.compaction.records": (
-                "AskTurn CompactionError CompactionRecord CompactionResult"
-                " CompactionStore InMemoryCompactions compaction_codec shown"
-            ),
-            "monitor.compaction.summaries.extractive": "Extractive",
-            "monitor.compaction.summaries.summarizer": "Checkpoint CompactionProgress Summarizer Summary",
-            "monitor.compaction.summaries.templates": (
-                "CHECKPOINT EIGHT_SECTIONS FIVE_SECTIONS MARKDOWN SummaryTask Template"
-            ),
-            "monitor.context.cut": "Keep KeepMessages KeepNewTurns KeepShare KeepTokens",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -25,14 +25,4 @@ if TYPE_CHECKING:
     from monitor.conditions.usage_limits import MaxTurns as MaxTurns
     from monitor.conditions.usage_limits import TokenLimit as TokenLimit
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.conditions.condition": "AllOf AnyOf Condition Not condition_from_dict",
-            "monitor.conditions.deadlines": "FirstChunkTimeout IdleTimeout Timeout",
-            "monitor.conditions.facts": "OutputsComplete PlanComplete Predicate TaskDone ToolCalled",
-            "monitor.conditions.usage_limits": (
-                "CostLimit MaxConsecutiveErrors MaxModelCalls MaxToolCalls MaxTurns TokenLimit"
-            ),
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

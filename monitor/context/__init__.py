@@ -48,32 +48,4 @@ if TYPE_CHECKING:
     from monitor.wires.raw import RawMessage as RawMessage
     from monitor.wires.read import read_history as read_history
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.context.cut": "CutPoint cut_by_turns",
-            "monitor.context.history": "CommittedEdit History HistoryEdit Stale",
-            "monitor.context.measure.fullness": "Fullness",
-            "monitor.context.measure.headroom": "Headroom",
-            "monitor.context.measure.overflow": (
-                "OVERFLOW_ROWS Overflow OverflowKind OverflowRow read_answer read_failure"
-            ),
-            "monitor.context.measure.tokens": "ContextMeter sizes_by_source",
-            "monitor.context.measure.window": "Window window_of",
-            "monitor.context.reduce.keep_turns": "HistoryLimits KeepTurns",
-            "monitor.context.reduce.media": "DropMedia",
-            "monitor.context.reduce.prune": "PruneArguments PruneResults",
-            "monitor.context.reduce.reduction": "Reducer Reduction propose_edit reduced",
-            "monitor.context.reduce.truncate": "ClipResults oversized_chars",
-            "monitor.context.repairs.curate": "curated recorded",
-            "monitor.context.repairs.prepare": "prepare",
-            "monitor.context.repairs.repair": "repair",
-            "monitor.context.turns": "head_of",
-            "monitor.messages": "RepairReport",
-            "monitor.wires.check": "validate",
-            "monitor.wires.forms": "Form",
-            "monitor.wires.problem": "WireProblem",
-            "monitor.wires.raw": "RawMessage",
-            "monitor.wires.read": "read_history",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

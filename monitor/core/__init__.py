@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
     __all__ = ["Companion", "RunCore"]
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {"monitor.core.run": "Companion RunCore"})
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

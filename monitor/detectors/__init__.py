@@ -29,21 +29,4 @@ if TYPE_CHECKING:
     from monitor.detectors.text import TailRule as TailRule
     from monitor.detectors.text import WindowRule as WindowRule
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.detectors.detector": "NOTHING ChannelDetector Detector FactDetector RequestReader TextFeed",
-            "monitor.detectors.calls.no_progress": "NoProgress",
-            "monitor.detectors.calls.novelty.state_novelty": "StateNovelty",
-            "monitor.detectors.calls.progress_rule": "ProgressRule",
-            "monitor.detectors.calls.tool_cycle": "ToolCallCycle",
-            "monitor.detectors.calls.tool_policy": "ToolPolicy",
-            "monitor.detectors.calls.tool_repetition": "ToolCallRepetition",
-            "monitor.detectors.calls.unknown_tool": "UnknownTool",
-            "monitor.detectors.defaults": "default_detectors",
-            "monitor.detectors.similar_messages": "SimilarMessages",
-            "monitor.detectors.text": (
-                "ContentRepetition CountedRule InformationRule RecurrenceRule TailRule WindowRule"
-            ),
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

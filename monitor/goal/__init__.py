@@ -15,11 +15,4 @@ if TYPE_CHECKING:
     from monitor.goal.plan import Step as Step
     from monitor.goal.plan import StepStatus as StepStatus
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor._util.arguments": "GoalAnswer",
-            "monitor.goal.outputs": "Outputs Terminate",
-            "monitor.goal.plan": "Plan PlanState Step StepStatus",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -14,12 +14,4 @@ if TYPE_CHECKING:
     from monitor.judges.judge import as_judges as as_judges
     from monitor.judges.loop import LoopJudge as LoopJudge
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.judges.judge": "Ask Judge JudgeInput JudgeSchedule as_judges",
-            "monitor.judges.digest": "Digest",
-            "monitor.judges.done": "DoneJudge",
-            "monitor.judges.loop": "LoopJudge",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -22,14 +22,4 @@ if TYPE_CHECKING:
     from monitor.proxy.virtual_keys import VirtualKey as VirtualKey
     from monitor.proxy.virtual_keys import VirtualKeys as VirtualKeys
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.proxy.app": "Proxy",
-            "monitor.proxy.key_file": "read_keys",
-            "monitor.proxy.keys": "KeyNames digest_of",
-            "monitor.proxy.options": "OnLoop",
-            "monitor.proxy.state.runs": "ProxiedRun ProxiedRuns",
-            "monitor.proxy.virtual_keys": "VirtualKey VirtualKeys",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -21,15 +21,4 @@ if TYPE_CHECKING:
     from monitor.sinks.otel.sink import in_tool_span as in_tool_span
     from monitor.sinks.otel.sink import tool_context as tool_context
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.sinks.base": "AsyncEnvelopeSink AsyncEventSink EnvelopeSink EventSink FanOut Sink listening",
-            "monitor.sinks.jsonl": "JsonlSink",
-            "monitor.sinks.lines": "line_of",
-            "monitor.sinks.log": "LogSink",
-            "monitor.sinks.memory": "MemorySink",
-            "monitor.sinks.otel.request_spans": "RequestSpans",
-            "monitor.sinks.otel.sink": "OtelSink in_tool_span tool_context",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -52,35 +52,4 @@ if TYPE_CHECKING:
     from monitor.tools.shell.shell_tools import ShellTools as ShellTools
     from monitor.tools.workspace.workspace import Workspace as Workspace
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.errors": "ToolRetry",
-            "monitor.tools.approvals.approval": "Approval Approver",
-            "monitor.tools.approvals.approvers": "PendingApprovals TerminalApprover",
-            "monitor.tools.approvals.rules": "Rules",
-            "monitor.tools.artifacts.artifact_tools": "Fetched Recent",
-            "monitor.tools.artifacts.folder_artifacts": "FolderArtifacts",
-            "monitor.tools.artifacts.artifact_store": (
-                "Artifact ArtifactGone ArtifactsFull ArtifactStore InMemoryArtifacts Reference"
-            ),
-            "monitor.tools.base": "GuidanceContext Tool ToolContext ToolTraits",
-            "monitor.tools.calls.ledger": "InMemoryLedger",
-            "monitor.tools.calls.scheduler": "Scheduler carry_out",
-            "monitor.tools.calls.special_tools": "checkpoint_tool pause_tool",
-            "monitor.tools.files.file_tools": "FileTools",
-            "monitor.tools.files.file_memory": "FileMemory NotesFile",
-            "monitor.tools.functions": "FunctionTool tool",
-            "monitor.tools.processes.process_table": "end_leftovers",
-            "monitor.tools.registry": "Registry ToolGroup Toolset ToolWarning",
-            "monitor.tools.remote.discovery": "DiscoveredTools",
-            "monitor.tools.remote.mcp_server": "McpServer",
-            "monitor.tools.results.tool_answer": "ToolAnswer deferred finish",
-            "monitor.tools.results.truncation": "Bound",
-            "monitor.tools.sandbox.confinement": "SandboxFound find_sandbox",
-            "monitor.tools.sandbox.sandbox": "Sandbox",
-            "monitor.tools.shell.failing_tests": "failing_tests",
-            "monitor.tools.shell.shell_tools": "ShellTools",
-            "monitor.tools.workspace.workspace": "Workspace",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -25,15 +25,4 @@ if TYPE_CHECKING:
     from monitor.transcripts.reading import runs as runs
     from monitor.transcripts.source import Source as Source
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.transcripts.analysis.survey": "SurveyedRun survey",
-            "monitor.transcripts.base": "LoopLabel RecordedCall RecordedMessage RecordedResult RecordedRun",
-            "monitor.transcripts.corpus": "BadLine Corpus",
-            "monitor.transcripts.entries": "Began CompactionSeen Ended ReadReport Said TranscriptEntry",
-            "monitor.transcripts.places": "sources",
-            "monitor.transcripts.reading": "read_transcript runs",
-            "monitor.transcripts.source": "Source",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -7,9 +7,4 @@ from monitor._util.lazy import lazy_names
 if TYPE_CHECKING:
     from monitor.view.live_view import LiveView as LiveView
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "monitor.view.live_view": "LiveView",
-        },
-    )
+    __all__, __getattr__, __dir__ = lazy_names(__name__)
