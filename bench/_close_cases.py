@@ -16,9 +16,9 @@ import anyio.lowlevel
 import anyio.to_thread
 
 import monitor
+from monitor.errors import TerminateReason
 from monitor.events import Event, RunTerminated, StopDecided
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
 from monitor.sinks import EventSink, MemorySink
 
 Backend: TypeAlias = Literal["asyncio", "trio"]
@@ -66,7 +66,7 @@ class Case:
         """The end may come before the request has been sent."""
         self.events = MemorySink()
         self._stamp = _Stamp()
-        self._watched: monitor.harness.Watch[Any] | monitor.Guard | None = None
+        self._watched: monitor.guard.Watch[Any] | monitor.Guard | None = None
         self._waiting = anyio.Event()
 
     @property
@@ -77,7 +77,7 @@ class Case:
         assert outcome is not None, "the run has no outcome"
         return outcome
 
-    def watch(self, source: Any, *, sinks: Sequence[EventSink] = (), **options: Any) -> monitor.harness.Watch[Any]:
+    def watch(self, source: Any, *, sinks: Sequence[EventSink] = (), **options: Any) -> monitor.guard.Watch[Any]:
         """Watch the stream that this run is about."""
         watched = monitor.watch(source, sinks=[*sinks, self.events, self._stamp], **options)
         self._watched = watched
@@ -211,7 +211,7 @@ class Row:
         self.what.update(case.wrong)
 
 
-async def read_cancelled(case: Case, watch: monitor.harness.Watch[Any]) -> None:
+async def read_cancelled(case: Case, watch: monitor.guard.Watch[Any]) -> None:
     """What the cancelled task of a caller does."""
     try:
         async with watch as watched:

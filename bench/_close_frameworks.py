@@ -38,9 +38,9 @@ from bench._quiet import quiet
 from bench.frameworks.base import Framework, frameworks
 from monitor.chunks import Chunk
 from monitor.detectors import NOTHING, default_detectors
+from monitor.errors import TerminateReason
 from monitor.events import FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
-from monitor.harness.guards.guard import Guard
-from monitor.reasons import TerminateReason
+from monitor.guard.guard import Guard
 from monitor.testing.servers.local_server import LocalServer
 from monitor.verdicts import Detection
 

@@ -30,8 +30,8 @@ from bench._close_cases import (
     read_cancelled,
     words,
 )
+from monitor.errors import TerminateReason
 from monitor.events import RunTerminated
-from monitor.reasons import TerminateReason
 from monitor.testing import Do, FakeClock, Pause, ScriptedStream, Stall
 
 
@@ -43,7 +43,7 @@ class Armed:
     options: dict[str, Any]
     pending: Pause | Stall
     """Where the source is when it is time."""
-    cause: Callable[[monitor.harness.Watch[Any]], object]
+    cause: Callable[[monitor.guard.Watch[Any]], object]
     reason: TerminateReason
 
 

@@ -19,7 +19,7 @@ from google.genai import types
 
 from bench._close_cases import SENTENCE, Backend, Transport, words
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing.base_steps import Event, Pause, Repeat, Script, Send, Stall, Step
+from monitor.testing.openai_steps import Event, Pause, Repeat, Script, Send, Stall, Step
 from monitor.testing.servers.anthropic_server import LocalAnthropic
 from monitor.testing.servers.gemini_server import LocalGemini
 from monitor.testing.servers.local_server import LocalServer, ReceivedRequest, Scripts

@@ -17,10 +17,10 @@ import anyio
 
 import monitor
 from monitor.chunks import TextDelta, ToolResult, TurnFinished, UsageReport
-from monitor.context.measure.tokens import message_tokens
+from monitor.context.tokens import message_tokens
+from monitor.errors import FinishReason
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import ModelRequest
-from monitor.reasons import FinishReason
 from monitor.testing import call
 from monitor.testing.scripted import ScriptedStream
 
@@ -35,7 +35,7 @@ ROWS: Final[dict[str, Callable[[], monitor.Compaction]]] = {
     "openclaw": monitor.Compaction.openclaw,
     "pi": monitor.Compaction.pi,
     "extractive, nothing taken out before": lambda: monitor.Compaction(
-        steps=(), summarizer=monitor.compaction.Extractive()
+        steps=(), summarizer=monitor.context.compaction.Extractive()
     ),
 }
 ON: Final = "with compaction"

@@ -29,11 +29,11 @@ from bench._compaction_script import BUILDERS, TooLongError, stand_in
 from bench._compaction_script import Model as _StandIn
 from bench._soak_run import Backend, open_tasks
 from monitor.chunks import TextDelta, ToolResult, TurnFinished, UsageReport
-from monitor.compaction.pinned import head_of_messages
 from monitor.context import ClipResults, validate
+from monitor.context.compaction.pinned import head_of_messages
+from monitor.errors import FinishReason, TerminateReason
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import ModelRequest
-from monitor.reasons import FinishReason, TerminateReason
 from monitor.testing import FakeClock, call
 from monitor.testing.scripted import ScriptedStream, Stall
 
@@ -142,7 +142,7 @@ class FaultRun:
 
     def _preset(self) -> monitor.Compaction:
         make = self.chance.choice([PRESETS[name] for name in PRESETS if name != "extractive"])
-        hook = monitor.compaction.CompactionHook(
+        hook = monitor.context.compaction.CompactionHook(
             before=partial(self._hooked, "before", None),
             after=partial(self._hooked, "after", None),
             autocontinue=partial(self._hooked, "autocontinue", True),  # noqa: FBT003 - what the hook answers
@@ -158,14 +158,14 @@ class FaultRun:
             raise SoakError(name)
         return answer
 
-    def add(self, record: monitor.compaction.CompactionRecord) -> None:
+    def add(self, record: monitor.context.compaction.CompactionRecord) -> None:
         """As a store of records."""
         self.stored_late += any(isinstance(event, monitor.events.RunTerminated) for event in self.events)
         if self.fault == "the store raises":
             self.struck = self.during = True
             raise SoakError(record.summarised_by)
 
-    def records(self) -> Sequence[monitor.compaction.CompactionRecord]:
+    def records(self) -> Sequence[monitor.context.compaction.CompactionRecord]:
         """Nobody asks."""
         return ()
 
@@ -379,7 +379,7 @@ class FaultRun:
     async def _ask(self) -> None:
         try:
             await self.run.compact()
-        except monitor.compaction.CompactionError:
+        except monitor.context.compaction.CompactionError:
             return
 
     async def _watch(self) -> None:

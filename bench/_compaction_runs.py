@@ -15,10 +15,10 @@ import anyio
 import monitor
 from bench._compaction_script import WINDOW_TOKENS, Model, Seen
 from monitor.chunks import TextDelta, ToolCall
-from monitor.compaction.pinned import PinnedFacts, read_back, text_of_user
-from monitor.compaction.records import AskTurn
-from monitor.compaction.summaries.summarizer import Checkpoint, CompactionProgress, Summary
-from monitor.compaction.summaries.templates import SummaryTask
+from monitor.context.compaction.hooks import AskTurn
+from monitor.context.compaction.pinned import PinnedFacts, read_back, text_of_user
+from monitor.context.compaction.summarizer import Checkpoint, CompactionProgress, Summary
+from monitor.context.compaction.templates import SummaryTask
 from monitor.goal.declared import EMIT
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.models import ModelRequest
@@ -80,7 +80,7 @@ PRESETS: Final[dict[str, Callable[..., monitor.Compaction]]] = {
     "claude_code": monitor.Compaction.claude_code,
     "pi": monitor.Compaction.pi,
     "openclaw": monitor.Compaction.openclaw,
-    "extractive": lambda: monitor.Compaction(summarizer=monitor.compaction.Extractive()),
+    "extractive": lambda: monitor.Compaction(summarizer=monitor.context.compaction.Extractive()),
 }
 PINNED: Final[dict[str, Callable[..., monitor.Compaction]]] = {
     "pinned only": lambda: monitor.Compaction(summarizer=PinnedOnly())

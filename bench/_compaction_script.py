@@ -25,16 +25,16 @@ import anyio.lowlevel
 from monitor.adapters.anthropic import model as anthropic_model
 from monitor.adapters.google import model as google_model
 from monitor.adapters.openai import request_messages as _openai_messages
-from monitor.adapters.plain_streams import ChunkAdapter
+from monitor.adapters.parts import ChunkAdapter
 from monitor.chunks import TextDelta, ToolCall, TurnFinished, UsageReport
-from monitor.compaction.summaries.templates import BEGIN, END, NOTHING
 from monitor.context import validate
+from monitor.context.compaction.templates import BEGIN, END, NOTHING
+from monitor.errors import FinishReason
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.models import ErrorKind, ModelError, ModelRequest
-from monitor.reasons import FinishReason
 from monitor.testing import FakeClock
 from monitor.testing.scripted import ScriptedStream, Stall
-from monitor.wires.forms import Form
+from monitor.wires.fields import Form
 
 WINDOW_TOKENS: Final = 32_000
 BUILDERS: Final[dict[Form, Callable[[Sequence[Message]], list[dict[str, Any]]]]] = {

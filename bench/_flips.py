@@ -12,7 +12,7 @@ from typing import Any, Final
 import monitor
 from monitor.errors import StoreError
 from monitor.sessions import SessionReader, SQLiteSession, exported
-from monitor.sessions.tables.blobs import blobs_path
+from monitor.sessions.tables.marked_folder import blobs_path
 from monitor.testing import ScriptedModel, call
 
 LONG_CHARS: Final = 80_000

@@ -19,11 +19,10 @@ from pathlib import Path
 
 import anyio
 
-from monitor.calls import CallRecord, CallState, call_key
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import StoreError
 from monitor.events import Nudged
-from monitor.messages import AssistantMessage, Text, UserMessage
+from monitor.messages import AssistantMessage, CallRecord, CallState, Text, UserMessage, call_key
 from monitor.sessions import Changes, Compacted, RunRecord, SessionReader, SQLiteSession, compaction, message
 
 KILLS_OF_ONE_FILE = 15

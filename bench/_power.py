@@ -20,7 +20,7 @@ import apsw
 from monitor.errors import StoreError
 from monitor.messages import Text, UserMessage
 from monitor.sessions import Compacted, Node, SQLiteSession, compaction, message
-from monitor.sessions.tables.migrations import STEPS, Steps
+from monitor.sessions.tables.schema import STEPS, Steps
 
 SECTOR = 512
 """What a disk writes whole."""

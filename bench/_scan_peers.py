@@ -23,7 +23,7 @@ import monitor
 from monitor.detectors.defaults import default_detectors
 from monitor.detectors.detector import Detector
 from monitor.transcripts.analysis.survey import WatchSettings, survey_file
-from monitor.transcripts.entries import ReadReport
+from monitor.transcripts.base import ReadReport
 from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.source import Source
 

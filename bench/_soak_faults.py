@@ -17,8 +17,8 @@ import anyio.lowlevel
 
 import monitor
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolResult, TurnFinished, UsageReport
+from monitor.errors import FinishReason, TerminateReason
 from monitor.models import ErrorKind, ModelError, ModelRequest
-from monitor.reasons import FinishReason, TerminateReason
 from monitor.testing import FakeClock
 
 IDLE_S = 40.0
@@ -404,7 +404,7 @@ class RaisingCondition(monitor.Condition):
         self._left = at
         self._ledger = ledger
 
-    def evaluate(self, state: monitor.state.RunState) -> monitor.Stop | None:
+    def evaluate(self, state: monitor.outcome.RunState) -> monitor.Stop | None:
         self._left -= 1
         if self._left == 0:
             raise crash(self._ledger, "condition raises")

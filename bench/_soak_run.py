@@ -30,7 +30,7 @@ from bench._soak_faults import (
     SoakError,
     Tools,
 )
-from monitor.reasons import TerminateReason
+from monitor.errors import TerminateReason
 from monitor.testing import FakeClock
 
 Backend: TypeAlias = Literal["asyncio", "trio"]

@@ -18,7 +18,7 @@ from bench._close_sdks import GOOGLE
 from bench._soak_faults import SENTENCE, Ledger, Seen
 from bench._soak_run import Result
 from monitor.adapters.google.model import GoogleModel
-from monitor.reasons import TerminateReason
+from monitor.errors import TerminateReason
 from monitor.testing import gemini_steps as wire
 from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 

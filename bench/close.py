@@ -57,8 +57,8 @@ from bench._quiet import quiet
 from bench.frameworks.base import frameworks
 from monitor.chunks import Chunk
 from monitor.detectors import NOTHING
+from monitor.errors import TerminateReason
 from monitor.events import FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
-from monitor.reasons import TerminateReason
 from monitor.testing.servers.local_server import LocalServer
 from monitor.verdicts import Detection
 

@@ -32,7 +32,6 @@ from rich.table import Table
 
 from bench import _report
 from monitor.chunks import ToolCall, ToolResult, UsageReport
-from monitor.compaction import KeepShare, KeepTokens
 from monitor.context import (
     ClipResults,
     ContextMeter,
@@ -46,9 +45,10 @@ from monitor.context import (
     repair,
     validate,
 )
-from monitor.context.measure.tokens import message_tokens
-from monitor.harness.context.requests import ValidHistory
+from monitor.context.compaction import KeepShare, KeepTokens
+from monitor.context.tokens import message_tokens
 from monitor.messages import AssistantMessage, Message, Text
+from monitor.runs.context.requests import ValidHistory
 
 Job: TypeAlias = Callable[[], object]
 Record: TypeAlias = dict[str, Any]

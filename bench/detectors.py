@@ -37,7 +37,7 @@ from bench import _report, _worst_text
 from monitor.chunks import TextDelta, TurnFinished
 from monitor.core.detector_bank import DetectorBank
 from monitor.detectors import ContentRepetition, default_detectors
-from monitor.reasons import FinishReason
+from monitor.errors import FinishReason
 from monitor.testing import cut
 from monitor.verdicts import Detection
 

@@ -34,8 +34,8 @@ from bench._close_cases import UNSEEN_S
 from bench._close_sdks import COUNTED
 from bench._quiet import quiet
 from bench.frameworks.base import Framework, frameworks, installed
+from monitor.errors import TerminateReason
 from monitor.events import Event, StopDecided
-from monitor.reasons import TerminateReason
 from monitor.testing.servers.local_server import LocalServer
 
 ROOT = Path(__file__).parents[1]

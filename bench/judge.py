@@ -38,10 +38,10 @@ from bench._close_sdks import GOOGLE
 from bench._quiet import quiet
 from bench.close import PACKAGES, _p99
 from monitor.chunks import Chunk, TextDelta, TurnFinished
+from monitor.errors import FinishReason, TerminateReason
 from monitor.events import JudgeAnswered
 from monitor.judges import LoopJudge
-from monitor.reasons import FinishReason, TerminateReason
-from monitor.sinks.memory import MemorySink
+from monitor.sinks.log import MemorySink
 from monitor.testing import gemini_steps as wire
 from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 

@@ -39,8 +39,8 @@ from bench._live_labels import Label
 from bench._live_process import LiveServer, missing, served
 from bench._live_prompts import QUESTIONS, Asked, everything
 from bench._live_runs import RunRow, show_runs, supervised
+from monitor.errors import TerminateReason
 from monitor.events import Event, StopDecided
-from monitor.reasons import TerminateReason
 
 QUICK = 8
 ENDINGS = {TerminateReason.LOOP_DETECTED, TerminateReason.STREAM_ENDED, TerminateReason.TRUNCATED}

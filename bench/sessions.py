@@ -36,10 +36,9 @@ from bench._kills import Kills
 from bench._power import Careless, Cuts, cuts
 from bench._session_cost import RUNS, cost
 from bench._session_peers import PEERS, SERVER_PEERS, installed, postgres, timed
-from monitor.calls import CallRecord, CallState, call_key
 from monitor.chunks import ToolCall, ToolResult
 from monitor.events import FirstChunk, ToolFinished, ToolStarted, TurnEnded, TurnStarted
-from monitor.messages import AssistantMessage, Text, UserMessage
+from monitor.messages import AssistantMessage, CallRecord, CallState, Text, UserMessage, call_key
 from monitor.outcome import Turn
 from monitor.sessions import Changes, Compacted, RunRecord, SQLiteSession, compaction, context_edit, message
 

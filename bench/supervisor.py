@@ -31,7 +31,7 @@ from rich.table import Table
 import monitor
 from bench import _report
 from monitor.chunks import TextDelta, ToolCall, TurnFinished
-from monitor.reasons import FinishReason
+from monitor.errors import FinishReason
 from monitor.tools.calls.scheduler import carry_out
 from monitor.tools.registry import Registry
 

@@ -26,11 +26,10 @@ from rich.table import Table
 import monitor
 from bench import _report
 from monitor import events
-from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished
+from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished, Usage
+from monitor.errors import FinishReason, TerminateReason
 from monitor.outcome import Outcome, Turn
-from monitor.reasons import FinishReason, TerminateReason
 from monitor.sinks import FanOut, MemorySink, OtelSink
-from monitor.usage import Usage
 
 TURNS = 50
 CHUNKS = (100, 2_000)

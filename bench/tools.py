@@ -34,9 +34,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import _report
-from monitor.calls import ApprovalRequest, CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError
+from monitor.messages import ApprovalRequest, CallRecord, CallState
 from monitor.tools import InMemoryLedger, Registry, Scheduler, ShellTools, ToolContext, Workspace, find_sandbox, tool
 from monitor.tools.processes.process_table import living
 from monitor.tools.protocols import Admission, CallListener

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import monitor
-from monitor.calls import ApprovalRequest
+from monitor.messages import ApprovalRequest
 from monitor.testing import ScriptedModel, call, capture_events
 from monitor.tools import Approval, FileTools, McpServer, Rules, ShellTools, Workspace
 

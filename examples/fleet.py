@@ -22,11 +22,11 @@ import anyio
 
 import monitor
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
+from monitor.errors import FinishReason
 from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors
 from monitor.integrations.dbos import Fleet
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
-from monitor.reasons import FinishReason
 
 LETTERS = ["Ada", "Bob"]
 

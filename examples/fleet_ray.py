@@ -24,11 +24,11 @@ import ray
 
 import monitor
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
+from monitor.errors import FinishReason
 from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors
 from monitor.integrations.ray import Fleet
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
-from monitor.reasons import FinishReason
 
 LETTERS = ["Ada", "Bob"]
 

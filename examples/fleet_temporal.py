@@ -26,11 +26,11 @@ from temporalio.worker import Worker
 
 import monitor
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
+from monitor.errors import FinishReason
 from monitor.fleet import FolderControl, FolderSessions, Receipt, Supervisors
 from monitor.integrations.temporal import Fleet, FleetPlugin
 from monitor.messages import AssistantMessage
 from monitor.models import ModelRequest
-from monitor.reasons import FinishReason
 from monitor.testing import LocalTemporal
 
 LETTERS = ["Ada", "Bob"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 import monitor
-from monitor.calls import ApprovalRequest
+from monitor.messages import ApprovalRequest
 from monitor.sessions import SQLiteSession, answer, inbox, tell
 from monitor.testing import ScriptedModel, call
 from monitor.tools import PendingApprovals

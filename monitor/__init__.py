@@ -19,9 +19,8 @@ TYPE_CHECKING = False  # a hook is waited for, and `typing` takes longer to impo
 __version__ = "0.2.0"
 
 _ROOMS = (
-    "adapters calls chunks compaction conditions context core detectors errors events fleet goal harness"
-    " integrations judges messages models outcome policy prices proxy reasons schemas sessions settings shared sinks"
-    " state testing tools transcripts usage verdicts view"
+    "adapters chunks conditions context core detectors errors events fleet goal guard integrations judges messages"
+    " models outcome policy prices proxy sessions settings shared sinks testing tools transcripts verdicts view"
 )
 """The public modules, separated by blanks."""
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from monitor import events as events
     from monitor import fleet as fleet
     from monitor import goal as goal
+    from monitor import guard as guard
     from monitor import harness as harness
     from monitor import integrations as integrations
     from monitor import judges as judges
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from monitor import view as view
     from monitor.adapters.model_names import model as model
     from monitor.budget import Budget as Budget
+    from monitor.chunks import Price as Price
+    from monitor.chunks import Usage as Usage
     from monitor.conditions import Condition as Condition
     from monitor.conditions import CostLimit as CostLimit
     from monitor.conditions import FirstChunkTimeout as FirstChunkTimeout
@@ -77,7 +79,7 @@ if TYPE_CHECKING:
     from monitor.conditions import Timeout as Timeout
     from monitor.conditions import TokenLimit as TokenLimit
     from monitor.conditions import ToolCalled as ToolCalled
-    from monitor.context.measure.window import Window as Window
+    from monitor.context.window import Window as Window
     from monitor.detectors import ContentRepetition as ContentRepetition
     from monitor.detectors import NoProgress as NoProgress
     from monitor.detectors import SimilarMessages as SimilarMessages
@@ -88,17 +90,14 @@ if TYPE_CHECKING:
     from monitor.detectors import default_detectors as default_detectors
     from monitor.detectors.function_detector import detector as detector
     from monitor.errors import ConfigError as ConfigError
+    from monitor.errors import FinishReason as FinishReason
     from monitor.errors import MonitorError as MonitorError
+    from monitor.errors import TerminateReason as TerminateReason
     from monitor.errors import ToolError as ToolError
     from monitor.goal.plan import Plan as Plan
-    from monitor.harness.context.compaction import Compaction as Compaction
-    from monitor.harness.guards.guard import Guard as Guard
-    from monitor.harness.guards.guarding import guarding as guarding
-    from monitor.harness.guards.watch import watch as watch
-    from monitor.harness.record.replay import Replay as Replay
-    from monitor.harness.record.replay import replay as replay
-    from monitor.harness.runs.supervised_run import Run as Run
-    from monitor.harness.runs.supervisor import Supervisor as Supervisor
+    from monitor.guard.guard import Guard as Guard
+    from monitor.guard.watch import guarding as guarding
+    from monitor.guard.watch import watch as watch
     from monitor.judges import DoneJudge as DoneJudge
     from monitor.judges import LoopJudge as LoopJudge
     from monitor.messages import AssistantMessage as AssistantMessage
@@ -112,15 +111,16 @@ if TYPE_CHECKING:
     from monitor.policy import Ladder as Ladder
     from monitor.policy import ObserveOnly as ObserveOnly
     from monitor.policy import StopAtFirstLoop as StopAtFirstLoop
-    from monitor.reasons import FinishReason as FinishReason
-    from monitor.reasons import TerminateReason as TerminateReason
+    from monitor.runs.context.compaction import Compaction as Compaction
+    from monitor.runs.record.replay import Replay as Replay
+    from monitor.runs.record.replay import replay as replay
+    from monitor.runs.run import Run as Run
+    from monitor.runs.supervisor import Supervisor as Supervisor
     from monitor.settings import load_settings as load_settings
     from monitor.sinks import JsonlSink as JsonlSink
     from monitor.sinks import LogSink as LogSink
     from monitor.tools import ToolContext as ToolContext
     from monitor.tools import tool as tool
-    from monitor.usage import Price as Price
-    from monitor.usage import Usage as Usage
     from monitor.verdicts import Compact as Compact
     from monitor.verdicts import Continue as Continue
     from monitor.verdicts import Detection as Detection

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from monitor._util.argument_checks import ROUNDING_USD, is_finite, is_whole
 from monitor._util.explained_options import explains_options
-from monitor.errors import ConfigError
-from monitor.reasons import TerminateReason
+from monitor.errors import ConfigError, TerminateReason
 from monitor.verdicts import Met, Stop
 
 __all__ = ["Budget"]

@@ -12,13 +12,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from monitor._util.codec import Codec
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
-from monitor.chunks import Chunk, ToolCall, ToolResult
-from monitor.messages import Repair, SteerMessage
+from monitor.chunks import AskCost, Chunk, ToolCall, ToolResult
+from monitor.errors import CompactionFailure, CompactionReason, TerminateReason
+from monitor.messages import ApprovalAnswer, ApprovalRequest, CallRecord, Repair, SteerMessage
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
-from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
-from monitor.usage import AskCost
 from monitor.verdicts import Detection, Fact, FleetFinding, Judgement, Stop
 
 __all__ = [

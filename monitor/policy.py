@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from monitor._util.explained_options import explains_options
-from monitor._util.quoting import quoted
-from monitor.errors import ConfigError
-from monitor.reasons import TerminateReason
+from monitor._util.text import quoted
+from monitor.errors import ConfigError, TerminateReason
 from monitor.verdicts import Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 __all__ = ["Ladder", "ObserveOnly", "Policy", "StopAtFirstLoop", "TurnPolicy"]

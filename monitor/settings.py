@@ -58,7 +58,7 @@ from monitor.errors import ConfigError
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
 
 if TYPE_CHECKING:
-    from monitor.harness.context.compaction import Compaction
+    from monitor.runs.context.compaction import Compaction
     from monitor.tools.approvals.approval import Approval
 
 __all__ = ["Settings", "load_settings"]
@@ -88,7 +88,7 @@ program can give.
 
 def compactions() -> Sequence[str]:
     """The values of `compaction.preset` in the file."""
-    from monitor.compaction.preset import PRESETS  # noqa: PLC0415 - as `_compaction`
+    from monitor.context.compaction.preset import PRESETS  # noqa: PLC0415 - as `_compaction`
 
     return *PRESETS, OFF
 
@@ -163,7 +163,7 @@ class Settings:
         default preset.
         """
         if self._compaction is None and not self.settings.get("compaction"):
-            from monitor.harness.context.compaction import DEFAULT  # noqa: PLC0415 - as `_compaction`
+            from monitor.runs.context.compaction import DEFAULT  # noqa: PLC0415 - as `_compaction`
 
             return DEFAULT
         return self._compaction
@@ -372,8 +372,8 @@ def _compaction(settings: Mapping[str, Any]) -> Compaction | None:
     table = dict(_table(settings, "compaction"))
     if not table:
         return None
-    from monitor.compaction.preset import PRESETS, Preset  # noqa: PLC0415 - see above
-    from monitor.harness.context.compaction import Compaction  # noqa: PLC0415 - see above
+    from monitor.context.compaction.preset import PRESETS, Preset  # noqa: PLC0415 - see above
+    from monitor.runs.context.compaction import Compaction  # noqa: PLC0415 - see above
 
     preset = table.pop("preset", PRESETS[0])
     if preset == OFF:

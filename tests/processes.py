@@ -20,7 +20,7 @@ from monitor.tools.base import Tool, ToolContext
 from monitor.tools.processes.keeper import start_keeper
 from monitor.tools.processes.process_table import ProcessInfo, command_of, living, owner_token
 from monitor.tools.protocols import CallListener
-from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.results.call_results import ToolAnswer
 from monitor.tools.sandbox.landlock_program import version
 
 PATIENCE_S = 60.0

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.adapters.plain_streams import TextAdapter
+from monitor.adapters.parts import TextAdapter
 from monitor.testing import Do, FakeClock, ScriptedStream, Stall
 
 pytestmark = pytest.mark.anyio

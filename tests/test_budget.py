@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.budget import Account, Budget
-from monitor.errors import ConfigError
-from monitor.reasons import TerminateReason
+from monitor.errors import ConfigError, TerminateReason
 from monitor.verdicts import Met, Stop
 
 

@@ -18,7 +18,7 @@ import trio
 import monitor
 from monitor.models import ErrorKind
 from monitor.testing import FakeClock, Pause, ScriptedStream, Stall
-from tests.harness.driving import Drive
+from tests.runs.driving import Drive
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import typer.main
 
 import monitor
 from monitor.cli.app import COMMANDS, app
-from monitor.compaction.preset import Preset
+from monitor.context.compaction.preset import Preset
 from monitor.messages import UserMessage
 from monitor.sessions import InMemorySession
 from monitor.testing import ScriptedModel

@@ -16,7 +16,7 @@ import yaml
 
 from monitor.cli.app import app
 from monitor.proxy import Proxy
-from monitor.proxy.admin.prometheus import prometheus
+from monitor.proxy.admin import prometheus
 from monitor.proxy.state.runs import ProxiedRuns
 from tests.proxy.asked import ask
 

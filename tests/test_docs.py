@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 import monitor
 from monitor.cli.app import app
-from monitor.compaction.preset import PRESETS
 from monitor.context import Window
+from monitor.context.compaction.preset import PRESETS
 from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.settings import POLICIES, detector_types
 from scripts.snippets import PAGES, Snippet, snippets
@@ -104,7 +104,7 @@ def test_the_table_of_reasons_names_only_reasons_and_all_that_can_come_about() -
         for line in table.splitlines()
         for word in re.findall(r"`([a-z_]+)`", line.split("|")[1] if "|" in line else "")
     }
-    library = "".join(path.read_text() for path in (ROOT / "monitor").rglob("*.py") if path.name != "reasons.py")
+    library = "".join(path.read_text() for path in (ROOT / "monitor").rglob("*.py") if path.name != "errors.py")
     used = {reason.value for reason in monitor.TerminateReason if f"TerminateReason.{reason.name}" in library}
     assert named == used
 
@@ -208,9 +208,7 @@ def test_the_page_of_compaction_has_the_numbers_of_every_preset() -> None:
 
 def test_the_page_of_compaction_names_every_reason_and_failure() -> None:
     named = set(re.findall(r"`(\w+)`", COMPACTION.read_text()))
-    wanted = {
-        one.value for kind in (monitor.reasons.CompactionReason, monitor.reasons.CompactionFailure) for one in kind
-    }
+    wanted = {one.value for kind in (monitor.errors.CompactionReason, monitor.errors.CompactionFailure) for one in kind}
     assert wanted - named == set()
 
 

@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.adapters.plain_streams import TextAdapter
+from monitor.adapters.parts import TextAdapter
 from monitor.testing import Do, FakeClock, ScriptedStream
 
 pytestmark = pytest.mark.anyio
@@ -831,7 +831,7 @@ class Answers(monitor.Condition):
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
-    def evaluate(self, state: monitor.state.RunState) -> Any:
+    def evaluate(self, state: monitor.outcome.RunState) -> Any:
         return self.answer
 
 

@@ -143,14 +143,14 @@ def test_exports_are_written_in_the_form_that_type_checkers_take_for_one(path: P
         ("monitor.events", "RunTerminated LimitWarning WindowWarning ContextFull Event event_codec"),
         ("monitor.errors", "AdapterError StoreError MissingExtra"),
         (
-            "monitor.compaction",
+            "monitor.context.compaction",
             "CompactionResult CompactionRecord CompactionStore CompactionError Extractive PinnedFacts",
         ),
         ("monitor.context", "History repair window_of"),
         ("monitor.adapters", "to_form"),
         ("monitor.sinks", "MemorySink EventSink"),
         ("monitor.core", "RunCore"),
-        ("monitor.harness", "Watch Watched Clock SystemClock"),
+        ("monitor.runs", "Watch Watched Clock SystemClock"),
         ("monitor.goal", "Outputs PlanState Step"),
         ("monitor.verdicts", "Evidence Met Judgement"),
     ],
@@ -161,7 +161,7 @@ def test_what_users_rely_on_is_there(module: str, names: str):
         assert set(names.split()) <= set(FRONT.__all__)
 
 
-@pytest.mark.parametrize("package", ["monitor.compaction", "monitor.context"])
+@pytest.mark.parametrize("package", ["monitor.context.compaction", "monitor.context"])
 def test_what_a_package_exports_is_what_it_says(package: str):
     module = importlib.import_module(package)
     assert len(module.__all__) == len(set(module.__all__))
@@ -169,9 +169,8 @@ def test_what_a_package_exports_is_what_it_says(package: str):
 
 
 def test_whoever_makes_a_part_of_a_compaction_finds_it_in_one_place():
-    from monitor.compaction import hooks
-    from monitor.compaction.summaries import summarizer
     from monitor.context import cut
+    from monitor.context.compaction import hooks, summarizer
 
     made = [
         (one.__name__, one.__module__)
@@ -181,7 +180,7 @@ def test_whoever_makes_a_part_of_a_compaction_finds_it_in_one_place():
     ]
     own = {summarizer.__name__, hooks.__name__, cut.__name__}
     names = {name for name, module in made if module in own} - {"CutPoint", "Wishes"}
-    assert names <= set(importlib.import_module("monitor.compaction").__all__)
+    assert names <= set(importlib.import_module("monitor.context.compaction").__all__)
 
 
 @pytest.mark.parametrize("path", LAZY, ids=module_of)
@@ -258,9 +257,9 @@ def test_a_guard_loads_at_most_100_modules_of_ours():
     assert len(loaded) <= 100
     rooms = {
         "monitor.adapters.provider_forms",
-        "monitor.compaction",
+        "monitor.context.compaction",
         "monitor.wires.read",
-        "monitor.context.repairs.repair",
+        "monitor.context.repair",
     }
     rooms |= {"monitor.cli", "monitor.settings", "monitor.testing", "monitor.tools.functions", "monitor.transcripts"}
     rooms |= {"monitor.detectors.defaults", "monitor.detectors.text"}

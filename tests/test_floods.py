@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import monitor
 from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more, text_of, to_plain
 from monitor._util.hashing import canonical_json
-from monitor._util.token_estimate import eighths_of_tokens
-from monitor.adapters.plain_streams import ChunkAdapter
+from monitor._util.text import eighths_of_tokens
+from monitor.adapters.parts import ChunkAdapter
 from monitor.chunks import (
     PIECE_CHARS,
     Chunk,
@@ -32,9 +32,9 @@ from monitor.chunks import (
 )
 from monitor.core.detector_bank import RESULT_CHARS, abridged_arguments, abridged_text
 from monitor.core.run import RunCore
+from monitor.errors import FinishReason
 from monitor.events import DetectionRaised
 from monitor.policy import ObserveOnly
-from monitor.reasons import FinishReason
 from monitor.testing import FakeClock, ScriptedModel, ScriptedStream
 from monitor.verdicts import Detection
 

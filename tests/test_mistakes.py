@@ -468,7 +468,7 @@ async def replayed(session: Any) -> None:
     await monitor.replay(session)
 
 
-def enough(state: monitor.state.RunState) -> bool:
+def enough(state: monitor.outcome.RunState) -> bool:
     return state.turns > 1
 
 

@@ -34,7 +34,7 @@ from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.replay.model import ReplayAdapter
-from monitor.compaction.summaries.summarize import ModelSummarizer
+from monitor.context.compaction.summarizer import ModelSummarizer
 from monitor.policy import Policy
 
 PUBLIC = [monitor, *(getattr(monitor, room) for room in monitor._ROOMS.split())]

@@ -20,7 +20,7 @@ import pytest
 
 import monitor
 from monitor.chunks import ToolResult
-from monitor.context.measure.overflow import OverflowKind, OverflowRow
+from monitor.context.overflow import OverflowKind, OverflowRow
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.errors import MissingExtra
 from tests.linear_time import How, ambiguities, pumps, slowest
@@ -210,7 +210,7 @@ def test_no_pattern_is_out_of_sight():
 
 
 MADE: dict[str, Callable[[], object]] = {
-    "monitor.context.measure.overflow.__post_init__": lambda: OverflowRow(
+    "monitor.context.overflow.__post_init__": lambda: OverflowRow(
         "any", OverflowKind.OVERFLOW, phrase="<used> are more than <limit>"
     ),
     "monitor.detectors.calls.tool_policy._without": lambda: ToolPolicy(volatile=("pid", "a.b")).outcome_of(

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from monitor.chunks import ToolCall, ToolResult
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, TerminateReason
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop, stop_for
-from monitor.reasons import TerminateReason
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
 from monitor.verdicts import Channel, Continue, Detection, Evidence, LastTurn, Level, Nudge, Stop, WithdrawTool
 

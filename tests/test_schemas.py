@@ -12,8 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes that of `typing` from Python 3.12 on
 
 from monitor.errors import ConfigError
-from monitor.models import ToolSpec
-from monitor.schemas import Sdk, declare, in_words, portable, takes_text
+from monitor.models import Sdk, ToolSpec, declare, in_words, portable, takes_text
 
 
 class Colour(Enum):

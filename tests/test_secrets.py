@@ -16,21 +16,19 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import BaseModel, SecretStr
 
 import monitor
-from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors import ToolCallRepetition
-from monitor.errors import ToolError
+from monitor.errors import FinishReason, ToolError
 from monitor.events import TurnEnded, event_codec
+from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.outcome import Turn
-from monitor.reasons import FinishReason
 from monitor.report.report_page import ReportPage
 from monitor.report.story import StoryWatcher
 from monitor.sessions import InMemorySession
 from monitor.sinks import JsonlSink, LogSink, OtelSink
 from monitor.testing import ScriptedModel, call
 from monitor.tools import ToolAnswer
-from monitor.tools.secrets.masked_chunks import MaskedChunks
-from monitor.tools.secrets.masking import MASK, Secrets
+from monitor.tools.masking import MASK, MaskedChunks, Secrets
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source
 

@@ -11,9 +11,9 @@ import pytest
 from monitor.chunks import TextDelta, ToolCall, TurnFinished
 from monitor.core.run import RunCore
 from monitor.detectors import SimilarMessages, default_detectors
+from monitor.errors import FinishReason, TerminateReason
 from monitor.events import DetectionRaised, Event, StopDecided
 from monitor.policy import Ladder
-from monitor.reasons import FinishReason, TerminateReason
 from monitor.verdicts import Continue, LastTurn, Nudge, Stop, Verdict
 
 PLAN = "I have looked at the parser and will now fix the handling of empty lines, then run the tests again."

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor.chunks import Price, Usage, price_of
 from monitor.errors import ConfigError
-from monitor.usage import Price, Usage, price_of
 
 FLASH = Price(0.30, 2.50, 0.075)
 PRO = Price(1.25, 10.0)

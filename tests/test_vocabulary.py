@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import errors
-from monitor.chunks import TurnFinished, UsageReport, check
+from monitor.chunks import TurnFinished, Usage, UsageReport, check
 from monitor.errors import (
+    SUCCESSES,
     AdapterError,
     BudgetUnreachable,
     ConfigError,
+    FinishReason,
     MissingExtra,
     MonitorError,
     RecordedError,
@@ -26,13 +28,12 @@ from monitor.errors import (
     SessionUnavailable,
     SourceFailed,
     StoreError,
+    TerminateReason,
     ToolError,
     ToolRetry,
 )
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, RunFailed, StoppedByGuard, Turn, is_success
-from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
-from monitor.usage import Usage
 from monitor.verdicts import Detection, Evidence, Met, Stop
 
 TERMINATE_REASONS = [

@@ -20,9 +20,9 @@ import anyio
 import bench.fleets
 import monitor
 from monitor._util.codec import text_of
-from monitor._util.token_estimate import eighths_of_tokens
+from monitor._util.text import eighths_of_tokens
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
-from monitor.errors import MissingExtra
+from monitor.errors import FinishReason, MissingExtra
 from monitor.fleet import (
     Control,
     FolderControl,
@@ -35,7 +35,6 @@ from monitor.fleet import (
 )
 from monitor.messages import AssistantMessage, UserMessage
 from monitor.models import ModelRequest
-from monitor.reasons import FinishReason
 from monitor.shared import BudgetStore, SharedBudget, budgets_at
 
 NAME = "bench"

@@ -18,7 +18,7 @@ from google.genai import types
 
 from bench._close_sdks import GOOGLE
 from bench.frameworks.base import Ended, Framework
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.adk import GuardPlugin, Stopped
 from monitor.testing.servers.local_server import LocalServer
 

@@ -13,7 +13,7 @@ from autogen_core.models import ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from bench.frameworks.base import OPENAI_WIRE, Ended, Framework
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.autogen import GuardedClient, Stopped
 from monitor.testing.servers.local_server import LocalServer
 

@@ -15,7 +15,7 @@ import openai
 
 import bench.frameworks
 from bench._close_sdks import OPENAI_CHAT, Sdk
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.testing.servers.local_server import LocalServer
 
 

@@ -10,7 +10,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from bench.frameworks.base import OPENAI_WIRE, Ended, Framework, openai_client
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.langchain import GuardMiddleware, Stopped
 
 

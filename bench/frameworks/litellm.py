@@ -13,9 +13,9 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches
 import litellm
 
 from bench.frameworks.base import OPENAI_WIRE, Ended, Framework
-from monitor.harness.guards.guard import Guard
+from monitor.errors import TerminateReason
+from monitor.guard.guard import Guard
 from monitor.integrations.litellm import LiteLLMAdapter, completion
-from monitor.reasons import TerminateReason
 from monitor.testing.servers.local_server import LocalServer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from agents import Agent, OpenAIChatCompletionsModel, RunConfig, Runner
 
 from bench.frameworks.base import OPENAI_WIRE, Ended, Framework, openai_client
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.openai_agents import GuardedModel, Stopped
 
 

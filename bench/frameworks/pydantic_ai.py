@@ -10,7 +10,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from bench.frameworks.base import OPENAI_WIRE, Ended, Framework, openai_client
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.pydantic_ai import GuardedModel, Stopped
 
 

@@ -9,7 +9,7 @@ from strands import Agent
 from strands.models.openai import OpenAIModel
 
 from bench.frameworks.base import OPENAI_WIRE, Ended, Framework, openai_client
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.strands import GuardPlugin, Stopped
 
 

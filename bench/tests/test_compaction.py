@@ -19,12 +19,12 @@ from bench._compaction_runs import Pace, Script, measure
 from bench._compaction_script import Checker, Meter, stand_in
 from bench._compaction_unread import SHAPES, WAYS, unread
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction.pinned import PinnedFacts
+from monitor.context.compaction.pinned import PinnedFacts
 from monitor.context.cut import KeepTokens
 from monitor.context.history import History
-from monitor.harness.context.compactor import Compactor
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import ModelRequest
+from monitor.runs.context.compactor import Compactor
 from monitor.testing import ScriptedModel
 
 FEW = ("default", "gemini_cli", "extractive")
@@ -96,14 +96,14 @@ def test_the_stand_in_keeps_first_sentences_only() -> None:
 
 
 def test_a_library_that_forgets_outputs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.harness.runs.run_parts.frontier", lambda _: PinnedFacts())
-    monkeypatch.setattr("monitor.compaction.pinned.gather._handed_over", lambda _: ())
+    monkeypatch.setattr("monitor.runs.run_parts.frontier", lambda _: PinnedFacts())
+    monkeypatch.setattr("monitor.context.compaction.pinned._handed_over", lambda _: ())
     row = measure("opencode", Script(200), every=200)
     assert row.outputs["gone"]
 
 
 def test_a_library_that_summarises_unread_results_away_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.harness.context.compactor.unread_from", lambda *_, **__: None)
+    monkeypatch.setattr("monitor.runs.context.compactor.unread_from", lambda *_, **__: None)
     assert [unread("default", SHAPES[0], way).missing for way in WAYS] == [4, 4, 4]
 
 

@@ -15,9 +15,8 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import Any, Final, Protocol, cast
 
-from monitor.adapters.decoding import AdapterBase
-from monitor.adapters.decoding import ReportedFailure as ReportedFailure  # noqa: PLC0414 - its public place
-from monitor.adapters.plain_streams import ChunkAdapter, TextAdapter
+from monitor.adapters.parts import AdapterBase, ChunkAdapter, TextAdapter
+from monitor.adapters.parts import ReportedFailure as ReportedFailure  # noqa: PLC0414 - its public place
 from monitor.chunks import CHUNK_TYPES, Chunk, ToolResult
 from monitor.errors import ConfigError
 from monitor.models import ModelError
@@ -42,7 +41,7 @@ class StreamAdapter(Protocol):
     - `gave`: the kinds of parts other than text, thinking and the caller's calls (`image/png`,
       `mcp_approval_request`), each once. An answer with only such parts is not empty.
 
-    `AdapterBase` in `monitor.adapters.decoding` has the defaults of all of them.
+    `AdapterBase` in `monitor.adapters.parts` has the defaults of all of them.
     """
 
     @property

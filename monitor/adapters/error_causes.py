@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from monitor.adapters.decoding import ReportedFailure
+from monitor.adapters.parts import ReportedFailure
 from monitor.errors import AdapterError, without_keys
 from monitor.models import ErrorKind, ModelError
 

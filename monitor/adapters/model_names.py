@@ -1,15 +1,66 @@
-"""Models by name: `anthropic:claude-sonnet-5`, `google:gemini-2.5-flash`, `openai:gpt-5`,
-`replay:run.jsonl`.
-"""
+"""The common part of the models of all SDKs: the name, and the client of each event loop."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any, Final
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from difflib import get_close_matches
+from typing import Any, ClassVar, Final
+
+from anyio.lowlevel import RunVar
 
 from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
 from monitor.models import Model
+
+
+class SdkModel(ABC):
+    """A model whose calls are made by a client of an SDK."""
+
+    provider: ClassVar[str]
+    """Stands before the colon of the name."""
+    example: ClassVar[str]
+    """The name of a model of this provider."""
+
+    def __init__(self, model: str, client: Any) -> None:
+        """`client`: the caller's, who closes it. `None`: each event loop makes one of its own."""
+        if not model:
+            raise ConfigError(f"the model has no name; write one such as {self.example!r}")
+        self.name: str = f"{self.provider}:{model}"
+        self._model = model
+        self._given = client
+        self._made: RunVar[Any] = RunVar("client")
+
+    async def aclose(self) -> None:
+        """Close the client that was made in this event loop, if any. The next call makes another
+        one.
+        """
+        made = self._made.get(None)
+        if made is not None:
+            self._made.set(None)
+            await self._close(made)
+
+    def _client(self) -> Any:
+        client = self._given or self._made.get(None)
+        if client is None:
+            client = self._client_from_environment()
+            self._made.set(client)
+        return client
+
+    @abstractmethod
+    def _client_from_environment(self) -> Any:
+        """A client without retries of its own. Raises `ConfigError` if none can be made."""
+
+    async def _close(self, client: Any) -> None:
+        await client.close()
+
+
+# --------------------------------------------------------------------------------------------------
+# Models by name: `anthropic:claude-sonnet-5`, `google:gemini-2.5-flash`, `openai:gpt-5`,
+# `replay:run.jsonl`.
 
 _PROVIDERS: Final = {
     "anthropic": ("monitor.adapters.anthropic.model", "AnthropicModel"),
@@ -56,3 +107,61 @@ def model(name: str, *, client: Any = None) -> Model:
         rest, **({} if client is None else {"client": client})
     )
     return made
+
+
+# --------------------------------------------------------------------------------------------------
+# Helpers with which the models of all SDKs write a neutral request in a provider's form.
+
+
+class Opening:
+    """A call that is made when it is awaited. Unlike a coroutine, it may stay unawaited or be
+    awaited again.
+    """
+
+    def __init__(self, call: Callable[[], Awaitable[AsyncIterator[Any]]]) -> None:
+        self._call = call
+
+    def __await__(self) -> Generator[Any, Any, AsyncIterator[Any]]:
+        return self._call().__await__()
+
+
+def suggested(name: str, known: Iterable[str]) -> str:
+    """An unknown name, with the most similar known one."""
+    close = get_close_matches(name, known, n=1)
+    return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
+
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def valid(text: str) -> str:
+    """`text` with each half of a surrogate pair replaced by U+FFFD. Models do write such halves,
+    and no service accepts them.
+    """
+    # A history is sent whole at every call, and most of it is ASCII.
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def valid_data(data: Any) -> Any:
+    """Plain data, with `valid` applied to every text in it."""
+    match data:
+        case str():
+            return valid(data)
+        case dict():
+            return {valid(key): valid_data(value) for key, value in data.items()}
+        case list():
+            return [valid_data(value) for value in data]
+    return data
+
+
+def check_keys(*variables: str) -> None:
+    """Raise `ConfigError` for a key in the environment that no request can carry: the SDK's own
+    error comes from the transport, and does not name the variable.
+    """
+    for variable in variables:
+        key = os.environ.get(variable, "")
+        if not (key.isascii() and key.isprintable()) or key != key.strip():
+            raise ConfigError(
+                f"{variable} has a line break, a space at an end or a letter that is not ASCII: write"
+                f" export {variable}=... with nothing but the key"
+            )

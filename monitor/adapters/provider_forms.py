@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from monitor.errors import ConfigError
 from monitor.messages import Message
-from monitor.wires.forms import Form
+from monitor.wires.fields import Form
 
 _BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
     "gemini": ("monitor.adapters.google.model", "to_contents"),

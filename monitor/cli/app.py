@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import monitor
-from monitor.cli.options.signature import flattened
+from monitor.cli.options.run_options import flattened
 from monitor.cli.render import output
 
 _ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")

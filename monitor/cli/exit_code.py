@@ -1,12 +1,12 @@
-"""How a run ended, as an exit code. `monitor.view.run_ending` says it in words."""
+"""How a run ended, as an exit code. `monitor.view.status` says it in words."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from monitor.cli import INTERRUPTED
+from monitor.errors import TerminateReason
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
 
 UNREAD = 141
 """The exit code of a program that ended because the reader of its output had gone."""

@@ -12,10 +12,9 @@ from typing import Protocol
 
 from monitor._util.argument_checks import check_number, is_finite, is_whole
 from monitor.chunks import ToolCall
-from monitor.context.history import HistoryEdit
-from monitor.context.measure.tokens import message_tokens
-from monitor.context.reduce.reduction import Messages, MessageTokens
-from monitor.context.turns import COMPACTION, newest_turns
+from monitor.context.history import COMPACTION, HistoryEdit, newest_turns
+from monitor.context.reduce import Messages, MessageTokens
+from monitor.context.tokens import message_tokens
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, Reasoning, UserMessage
 

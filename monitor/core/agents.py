@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from monitor.events import StreamClosed
-from monitor.state import RunState
+from monitor.outcome import RunState
 from monitor.verdicts import Stop
 
 

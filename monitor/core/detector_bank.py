@@ -9,9 +9,8 @@ from typing import Any
 
 from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more
 from monitor._util.hashing import TAG, identity
-from monitor._util.token_estimate import eighths_of_tokens
+from monitor._util.text import eighths_of_tokens
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
-from monitor.detections import Channel, Detection
 from monitor.detectors.detector import (
     NOTHING,
     Detector,
@@ -22,6 +21,7 @@ from monitor.detectors.detector import (
     wants_deltas,
 )
 from monitor.errors import ConfigError
+from monitor.verdicts import Channel, Detection
 
 RESULT_CHARS = 262_144
 """A longer result is abridged before it goes to the detectors, which need about 50 ms for a result

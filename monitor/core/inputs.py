@@ -11,13 +11,11 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, TypeAlias, dataclass_transform
 
 from monitor._util.codec import Codec, error_to_plain, tag_of, to_plain
-from monitor.calls import ApprovalRequest
-from monitor.chunks import Chunk, ToolCall
-from monitor.goal.recorded import NOT_RECORDED, RecordedAnswer
-from monitor.messages import SteerMessage
+from monitor.chunks import AskCost, Chunk, ToolCall, Usage
+from monitor.goal.goal import NOT_RECORDED, RecordedAnswer
+from monitor.messages import ApprovalRequest, SteerMessage
 from monitor.models import ModelError
 from monitor.outcome import RecordableError
-from monitor.usage import AskCost, Usage
 from monitor.verdicts import Detection, Judgement, Stop
 
 Number: TypeAlias = int | float

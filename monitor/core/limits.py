@@ -8,13 +8,13 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 
-from monitor._util.token_estimate import MOST_EIGHTHS_PER_CHAR
+from monitor._util.text import MOST_EIGHTHS_PER_CHAR
 from monitor.budget import Account, Budget
+from monitor.chunks import NO_COST, NO_USAGE, AskCost, Price, Usage
 from monitor.conditions.condition import Condition, limits_of
-from monitor.conditions.deadlines import Timeout, silence_limits
+from monitor.conditions.limits import Timeout, silence_limits
 from monitor.events import Limit, LimitWarning
-from monitor.state import RunState
-from monitor.usage import NO_COST, NO_USAGE, AskCost, Price, Usage
+from monitor.outcome import RunState
 from monitor.verdicts import Stop
 
 _NONE: tuple[Usage, float | None] = (NO_USAGE, 0.0)

@@ -30,11 +30,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from monitor import events
 from monitor.budget import Budget
-from monitor.calls import ApprovalRequest
 from monitor.chunks import (
+    NO_USAGE,
     PIECE_CHARS,
+    AskCost,
     Chunk,
     Delta,
+    Price,
     ReasoningDelta,
     StreamRetried,
     TextDelta,
@@ -42,40 +44,34 @@ from monitor.chunks import (
     ToolCallDelta,
     ToolResult,
     TurnFinished,
+    Usage,
     UsageReport,
     pieces_of,
 )
 from monitor.chunks import check as check_chunk
 from monitor.conditions.condition import Condition
-from monitor.conditions.deadlines import Timeout
-from monitor.context.measure.window import TOO_SMALL_TOKENS, Window
+from monitor.conditions.limits import Timeout
+from monitor.context.window import TOO_SMALL_TOKENS, Window
 from monitor.core.agents import RunAgents
 from monitor.core.counters import Counters
 from monitor.core.detector_bank import PartCrash, abridged_arguments
-from monitor.core.ending import SPOKEN_OVER, StreamEnd, end_of, outcome_of, stream_end
+from monitor.core.ending import LIMITS, SPOKEN_OVER, RunGoal, SteerQueue, StreamEnd, end_of, outcome_of, stream_end
 from monitor.core.limits import Limits
-from monitor.core.reply_parts import LoopedText, Part
-from monitor.core.run_goal import LIMITS, RunGoal
-from monitor.core.steer_queue import SteerQueue
-from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
+from monitor.core.turn import WRITTEN, LoopedText, Part, RunningTurn, TurnTally, is_written_loop, keep_limit
 from monitor.core.watchers import Watchers
 from monitor.detectors.detector import Detector, MadeLate
-from monitor.errors import AdapterError, describe
+from monitor.errors import REPETITION_WORDS, RESUMABLE, AdapterError, FinishReason, TerminateReason, describe
 from monitor.events import Event
 from monitor.goal.goal import Goal
-from monitor.judges.judge import Judge, JudgeInput
-from monitor.judges.panel import detection_of
-from monitor.messages import Message, SteerMessage, SteerState
+from monitor.judges.judge import Judge, JudgeInput, detection_of
+from monitor.messages import ApprovalRequest, Message, SteerMessage, SteerState
 from monitor.models import ModelError
-from monitor.outcome import Outcome, Turn
+from monitor.outcome import Outcome, RunState, Turn
 from monitor.policy import Policy
-from monitor.reasons import REPETITION_WORDS, RESUMABLE, FinishReason, TerminateReason
-from monitor.state import RunState
-from monitor.usage import NO_USAGE, AskCost, Price, Usage
 from monitor.verdicts import Channel, Continue, Detection, Fact, Judgement, LastTurn, Stop, Verdict
 
 if TYPE_CHECKING:
-    from monitor.core.resumed import ResumedRun
+    from monitor.core.counters import ResumedRun
 
 T = TypeVar("T")
 

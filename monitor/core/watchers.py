@@ -12,13 +12,12 @@ from monitor import events
 from monitor.chunks import StreamRetried, ToolCall, ToolResult, TurnFinished
 from monitor.core.detector_bank import DetectorBank, PartCrash, abridged_arguments, abridged_text
 from monitor.detectors.detector import Detector, MadeLate
+from monitor.errors import FinishReason, TerminateReason
 from monitor.events import Event
-from monitor.judges.judge import Judge
-from monitor.judges.panel import NO_JUDGES, Panel
+from monitor.judges.judge import NO_JUDGES, Judge, Panel
 from monitor.messages import SteerMessage
 from monitor.outcome import Turn
 from monitor.policy import Policy, TurnPolicy, stop_for
-from monitor.reasons import FinishReason, TerminateReason
 from monitor.verdicts import Compact, Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 _ANSWERS = (

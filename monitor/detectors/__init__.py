@@ -9,8 +9,8 @@ TYPE_CHECKING = False  # a hook is waited for, and `typing` takes 3 ms
 if TYPE_CHECKING:
     from monitor.detectors.calls.no_progress import NoProgress as NoProgress
     from monitor.detectors.calls.novelty.state_novelty import StateNovelty as StateNovelty
-    from monitor.detectors.calls.progress_rule import ProgressRule as ProgressRule
     from monitor.detectors.calls.tool_cycle import ToolCallCycle as ToolCallCycle
+    from monitor.detectors.calls.tool_policy import ProgressRule as ProgressRule
     from monitor.detectors.calls.tool_policy import ToolPolicy as ToolPolicy
     from monitor.detectors.calls.tool_repetition import ToolCallRepetition as ToolCallRepetition
     from monitor.detectors.calls.unknown_tool import UnknownTool as UnknownTool

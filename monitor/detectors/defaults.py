@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from monitor._util.explained_options import explains_options
-from monitor.detectors.calls.default_calls import of_calls
 from monitor.detectors.calls.tool_policy import ToolPolicy
-from monitor.detectors.detector import Detector
+from monitor.detectors.detector import Detector, MadeLate
 from monitor.detectors.similar_messages import SimilarMessages
 from monitor.detectors.text import ContentRepetition
+
+if TYPE_CHECKING:
+    from monitor.detectors.calls.tool_policy import ToolPolicy
+
+
+# --------------------------------------------------------------------------------------------------
+# The detectors of calls that a run has by default.
+
+
+def of_calls(tools: Mapping[str, ToolPolicy] | None = None) -> Iterator[Detector]:
+    """New instances, for one run. `tools`: what is special about a tool, by its name.
+
+    Each is imported when it is asked for: a hook is waited for, and often the first one is enough.
+    """
+    from monitor.detectors.calls.tool_repetition import ToolCallRepetition  # noqa: PLC0415
+
+    yield ToolCallRepetition(tools=tools)
+    from monitor.detectors.calls.tool_cycle import ToolCallCycle  # noqa: PLC0415
+
+    yield ToolCallCycle(tools=tools)
+    from monitor.detectors.calls.no_progress import NoProgress  # noqa: PLC0415
+
+    yield NoProgress(tools=tools)
+    from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
+
+    yield StateNovelty(tools=tools)
+    from monitor.detectors.calls.unknown_tool import UnknownTool  # noqa: PLC0415
+
+    yield UnknownTool(tools=tools)
+
+
+OF_CALLS: Final = MadeLate(of_calls)
+"""The default detectors of calls, made with the first call."""
 
 
 @explains_options(example="monitor.default_detectors(tools={'wait': monitor.ToolPolicy(polling=True)})")

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from monitor.chunks import Chunk
-from monitor.detections import Channel, Detection
+from monitor.verdicts import Channel, Detection
 
 NOTHING: tuple[Detection, ...] = ()
 """The usual answer of `observe`; shared, so that finding nothing allocates nothing."""

@@ -16,9 +16,9 @@ from monitor._util.argument_checks import signature_of
 from monitor._util.codec import text_of
 from monitor._util.hashing import identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detections import Channel, Detection, Evidence, Level
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
+from monitor.verdicts import Channel, Detection, Evidence, Level
 
 Says: TypeAlias = bool | str | None
 """`True`, or a sentence about it: found. `False`, `None` or an empty text: not found."""

@@ -38,11 +38,11 @@ from typing import Any
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import chained, identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detections import Channel, Detection, Evidence, Level
 from monitor.detectors.calls.call_detector import read_call
 from monitor.detectors.detector import NOTHING, TextFeed
-from monitor.detectors.text.markdown import words_percent
+from monitor.detectors.text.structure import words_percent
 from monitor.errors import ConfigError
+from monitor.verdicts import Channel, Detection, Evidence, Level
 
 SNAPSHOT_VERSION = 4
 EXCERPT_CHARS = 200

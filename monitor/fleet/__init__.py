@@ -1,13 +1,18 @@
 """Many supervised runs, carried out by workers that may die: the parts that every engine uses."""
 
-from monitor.fleet.control import Control, FolderControl
-from monitor.fleet.decisions import MAX_LOSSES, Decision, End, NextTurn, Park, Wait, decide
-from monitor.fleet.jobs import FleetJob, FolderSessions, Sessions, enter, receipts_in, session_id
-from monitor.fleet.receipts import Receipt
-from monitor.fleet.shared_sessions import PostgresControl, PostgresSessions
-from monitor.fleet.step_store import StepPostponed
+from monitor.fleet.control import Control, FolderControl, PostgresControl, PostgresSessions, StepPostponed
+from monitor.fleet.jobs import (
+    FleetJob,
+    FolderSessions,
+    Sessions,
+    Supervisors,
+    UnknownSupervisor,
+    enter,
+    receipts_in,
+    session_id,
+)
+from monitor.fleet.receipts import MAX_LOSSES, Decision, End, NextTurn, Park, Receipt, Wait, decide
 from monitor.fleet.steps import is_passing, take_turn
-from monitor.fleet.supervisors import Supervisors, UnknownSupervisor
 
 __all__ = [
     "MAX_LOSSES",

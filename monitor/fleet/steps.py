@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import anyio
 from anyio import to_thread
 
-from monitor.calls import ApprovalAnswer, ApprovalRequest
+from monitor.chunks import NO_USAGE
 from monitor.errors import (
     BudgetUnreachable,
     ConfigError,
@@ -27,25 +27,21 @@ from monitor.errors import (
     SessionLost,
     SessionUnavailable,
     StoreError,
+    TerminateReason,
 )
-from monitor.fleet.control import Control
-from monitor.fleet.decisions import MAX_LOSSES
-from monitor.fleet.jobs import FleetJob, Sessions, attempt, job_of, losses_of, receipts_of
-from monitor.fleet.receipts import STUCK_WORKER, UNKNOWN_HEAD, Receipt
-from monitor.fleet.step_store import StepPostponed, StepStore
-from monitor.fleet.supervisors import Supervisors
-from monitor.harness.record.stored_runs import outcome_in
-from monitor.harness.runs.run_parts import RunRequest
-from monitor.harness.runs.supervised_run import Run
-from monitor.harness.runs.supervisor import Supervisor
+from monitor.fleet.control import Control, StepPostponed, StepStore
+from monitor.fleet.jobs import FleetJob, Sessions, Supervisors, attempt, job_of, losses_of, receipts_of
+from monitor.fleet.receipts import MAX_LOSSES, STUCK_WORKER, UNKNOWN_HEAD, Receipt
+from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
+from monitor.runs.record.journal import outcome_in
+from monitor.runs.run import Run
+from monitor.runs.run_parts import RunRequest
+from monitor.runs.supervisor import Supervisor
+from monitor.sessions.closed_runs import MAIN, RunRecord, RunStage, SessionStore
 from monitor.sessions.nodes import Node
-from monitor.sessions.run_records import MAIN, RunRecord, RunStage
-from monitor.sessions.session_store import SessionStore
 from monitor.tools.approvals.approvers import PendingApprovals
-from monitor.tools.event_loop import Background
-from monitor.usage import NO_USAGE
+from monitor.tools.base import Background
 
 LOOK_S: Final = 1.0
 """A running step looks this often whether its session is to be aborted."""

@@ -27,8 +27,7 @@ from typing import (
 from monitor._util.arguments import shown
 from monitor._util.lazy import LazyModule
 from monitor.errors import ConfigError, describe
-from monitor.models import ToolSpec
-from monitor.schemas import in_words, portable
+from monitor.models import ToolSpec, in_words, portable
 
 if TYPE_CHECKING:
     import pydantic

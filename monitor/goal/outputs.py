@@ -24,8 +24,7 @@ from monitor.goal.declared import (
     listed,
     type_in_words,
 )
-from monitor.models import ToolSpec
-from monitor.schemas import Sdk, declare, takes_text
+from monitor.models import Sdk, ToolSpec, declare, takes_text
 
 TERMINATE = "terminate"
 """The tool by which the model ends the run."""

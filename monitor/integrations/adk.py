@@ -14,14 +14,21 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
-from monitor.adapters.decoding import name_of
 from monitor.adapters.google.stream import GoogleAdapter
+from monitor.adapters.parts import name_of
 from monitor.chunks import Chunk
 from monitor.errors import AdapterError, MissingExtra
-from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.framework_adapter import FrameworkAdapter
-from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above, under_class
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, RequestChange
+from monitor.guard.watch import GuardSource
+from monitor.integrations._common.guarded_requests import (
+    Answered,
+    FrameworkAdapter,
+    GuardedRequests,
+    RequestChange,
+    class_as,
+    is_behind,
+    place_above,
+    under_class,
+)
 from monitor.outcome import StoppedByGuard
 
 try:

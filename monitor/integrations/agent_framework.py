@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from monitor.adapters.decoding import name_of
-from monitor.adapters.parts import PendingCall
+from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.framework_adapter import FrameworkAdapter, written
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
+from monitor.guard.watch import GuardSource
+from monitor.integrations._common.guarded_requests import Answered, FrameworkAdapter, GuardedRequests, written
 from monitor.outcome import StoppedByGuard
-from monitor.wires.finish_words import finish_reason_of
+from monitor.wires.fields import finish_reason_of
 
 try:
     from agent_framework import (

@@ -14,18 +14,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from typing import Any, Literal
 
 from monitor._util.argument_checks import signature_of
-from monitor.adapters.decoding import name_of
-from monitor.adapters.parts import arguments_of
+from monitor.adapters.parts import arguments_of, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
-from monitor.harness.guards.guarding import GuardSource, guard_here
-from monitor.integrations._common.framework_adapter import FrameworkAdapter
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
+from monitor.guard.watch import GuardSource, guard_here
+from monitor.integrations._common.guarded_requests import Answered, FrameworkAdapter, GuardedRequests, last_words
 from monitor.integrations._common.stand_in import StandIn
-from monitor.integrations._common.stopped import last_words
 from monitor.outcome import StoppedByGuard
 from monitor.verdicts import Stop
-from monitor.wires.finish_words import finish_reason_of
+from monitor.wires.fields import finish_reason_of
 
 try:
     from autogen_agentchat.base import TerminatedException, TerminationCondition

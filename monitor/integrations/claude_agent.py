@@ -16,13 +16,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Self
 
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.decoding import name_of
-from monitor.adapters.json_view import JsonView
+from monitor.adapters.parts import JsonView, name_of
 from monitor.chunks import Chunk, ToolResult
 from monitor.errors import AdapterError, MissingExtra
-from monitor.harness.guards.guard import Guard
-from monitor.harness.guards.guard_streams import Watched
-from monitor.integrations._common.framework_adapter import FrameworkAdapter
+from monitor.guard.guard import Guard
+from monitor.guard.guard_streams import Watched
+from monitor.integrations._common.guarded_requests import FrameworkAdapter
 
 try:
     from claude_agent_sdk import ClaudeSDKClient, ResultMessage, ToolResultBlock, UserMessage

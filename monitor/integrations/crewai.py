@@ -18,9 +18,15 @@ from typing import Any, Self
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import ConfigError, MissingExtra
-from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequest, GuardedRequests
+from monitor.guard.watch import GuardSource
+from monitor.integrations._common.guarded_requests import (
+    Answered,
+    GuardedRequest,
+    GuardedRequests,
+    class_as,
+    is_behind,
+    place_above,
+)
 from monitor.outcome import StoppedByGuard
 
 try:

@@ -41,9 +41,9 @@ from monitor.fleet import (
     is_passing,
     take_turn,
 )
-from monitor.fleet.fleet_client import RUN, TURN, FleetClient, FleetRun, RunState
+from monitor.fleet.control import RUN, TURN, FleetClient, FleetRun, RunState
 from monitor.integrations._common.fleet_runs import runs_of
-from monitor.tools.event_loop import Background
+from monitor.tools.base import Background
 
 try:
     from dbos import DBOS, DBOSClient
@@ -52,8 +52,14 @@ except ImportError:
 
 from sqlalchemy.exc import DBAPIError
 
-from monitor.integrations._common.fleet_database import check_sqlite, engine_at, is_postgres, reached
-from monitor.integrations._common.heartbeats import Heartbeats, keep_alive
+from monitor.integrations._common.fleet_runs import (
+    Heartbeats,
+    check_sqlite,
+    engine_at,
+    is_postgres,
+    keep_alive,
+    reached,
+)
 
 if TYPE_CHECKING:
     from dbos import EnqueueOptions, WorkflowHandleAsync

@@ -14,17 +14,24 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from monitor.adapters.decoding import name_of
-from monitor.adapters.parts import PendingCall
+from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
-from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.framework_adapter import FrameworkAdapter
-from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above, under_class
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
-from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
+from monitor.guard.watch import GuardSource
+from monitor.integrations._common.guarded_requests import (
+    Answered,
+    FrameworkAdapter,
+    GuardedRequests,
+    check_exit_behavior,
+    class_as,
+    is_behind,
+    last_words,
+    place_above,
+    reason_of,
+    under_class,
+)
 from monitor.outcome import StoppedByGuard
-from monitor.wires.finish_words import finish_reason_of
+from monitor.wires.fields import finish_reason_of
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse

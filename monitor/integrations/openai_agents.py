@@ -13,9 +13,8 @@ from typing import Any
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import MissingExtra
-from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.framework_adapter import classify
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequests
+from monitor.guard.watch import GuardSource
+from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, classify
 from monitor.integrations._common.stand_in import StandIn
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard

@@ -13,16 +13,20 @@ from dataclasses import replace
 from typing import Any
 
 from monitor.adapters.adapter import responses_behind
-from monitor.adapters.decoding import name_of
-from monitor.adapters.parts import arguments_of
+from monitor.adapters.parts import arguments_of, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.framework_adapter import FrameworkAdapter, written
-from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
+from monitor.guard.watch import GuardSource
+from monitor.integrations._common.guarded_requests import (
+    Answered,
+    FrameworkAdapter,
+    GuardedEvents,
+    GuardedRequests,
+    written,
+)
 from monitor.integrations._common.stand_in import StandIn
 from monitor.outcome import StoppedByGuard
-from monitor.wires.finish_words import finish_reason_of
+from monitor.wires.fields import finish_reason_of
 
 try:
     from pydantic_ai import messages as said

@@ -33,8 +33,8 @@ from monitor.fleet import (
     is_passing,
     take_turn,
 )
-from monitor.fleet.fleet_client import FleetClient
-from monitor.harness.runs.supervised_run import Run
+from monitor.fleet.control import FleetClient
+from monitor.runs.run import Run
 
 try:
     import ray

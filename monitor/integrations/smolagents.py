@@ -15,14 +15,19 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from monitor.adapters.decoding import name_of
-from monitor.adapters.parts import PendingCall
+from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
-from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.framework_adapter import FrameworkAdapter
-from monitor.integrations._common.guarded_classes import class_as, is_behind, place_above
-from monitor.integrations._common.guarded_requests import Answered, GuardedRequest, GuardedRequests
+from monitor.guard.watch import GuardSource
+from monitor.integrations._common.guarded_requests import (
+    Answered,
+    FrameworkAdapter,
+    GuardedRequest,
+    GuardedRequests,
+    class_as,
+    is_behind,
+    place_above,
+)
 from monitor.outcome import StoppedByGuard
 
 try:

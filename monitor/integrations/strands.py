@@ -12,17 +12,23 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from monitor.adapters.decoding import name_of
-from monitor.adapters.parts import PendingCall
+from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.harness.guards.guarding import GuardSource
-from monitor.integrations._common.framework_adapter import FrameworkAdapter, written
-from monitor.integrations._common.guarded_requests import Answered, GuardedEvents, GuardedRequests
+from monitor.guard.watch import GuardSource
+from monitor.integrations._common.guarded_requests import (
+    Answered,
+    FrameworkAdapter,
+    GuardedEvents,
+    GuardedRequests,
+    check_exit_behavior,
+    last_words,
+    reason_of,
+    written,
+)
 from monitor.integrations._common.stand_in import StandIn
-from monitor.integrations._common.stopped import check_exit_behavior, last_words, reason_of
 from monitor.outcome import StoppedByGuard
-from monitor.wires.finish_words import finish_reason_of
+from monitor.wires.fields import finish_reason_of
 
 try:
     from strands import Agent

@@ -39,9 +39,9 @@ from monitor.fleet import (
     decide,
     take_turn,
 )
-from monitor.fleet.fleet_client import RUN, TURN, FleetClient, FleetRun, RunState
-from monitor.harness.runs.supervised_run import Run
-from monitor.tools.event_loop import Background
+from monitor.fleet.control import RUN, TURN, FleetClient, FleetRun, RunState
+from monitor.runs.run import Run
+from monitor.tools.base import Background
 
 try:
     from temporalio import activity, workflow

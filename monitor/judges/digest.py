@@ -2,7 +2,7 @@
 
 One line a message, a call, an answer. Equal requests and equal answers have the same number, so
 that a reader sees the same page come back under other words; every text is quoted data
-(`monitor._util.quoting`), so that nothing in a tool's answer can speak to the judge.
+(`monitor._util.text`), so that nothing in a tool's answer can speak to the judge.
 
     6 calls: 6 different requests, 2 different answers, 0 failed
     turn 31: the agent said "Let me try another query."
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from monitor._util.hashing import canonical_json, identity
-from monitor._util.quoting import quoted, quoted_data
+from monitor._util.text import quoted, quoted_data
 from monitor.chunks import ToolCall, ToolResult
 from monitor.outcome import Turn
 

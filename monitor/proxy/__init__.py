@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from monitor.proxy.accounts import OnLoop as OnLoop
     from monitor.proxy.app import Proxy as Proxy
-    from monitor.proxy.key_file import read_keys as read_keys
     from monitor.proxy.keys import KeyNames as KeyNames
+    from monitor.proxy.keys import VirtualKey as VirtualKey
+    from monitor.proxy.keys import VirtualKeys as VirtualKeys
     from monitor.proxy.keys import digest_of as digest_of
-    from monitor.proxy.options import OnLoop as OnLoop
+    from monitor.proxy.keys import read_keys as read_keys
     from monitor.proxy.state.runs import ProxiedRun as ProxiedRun
     from monitor.proxy.state.runs import ProxiedRuns as ProxiedRuns
-    from monitor.proxy.virtual_keys import VirtualKey as VirtualKey
-    from monitor.proxy.virtual_keys import VirtualKeys as VirtualKeys
 else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -7,17 +7,27 @@ be set for all, one for each key, and one for each run.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
+import anyio
+
+from monitor._util.argument_checks import check_number, check_seconds, check_word
+from monitor.chunks import Price
+from monitor.conditions import Condition
+from monitor.conditions.condition import check_condition
+from monitor.detectors import Detector, default_detectors
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import Event
-from monitor.harness.runs.budget_hold import BudgetHold
-from monitor.harness.streams.clock import Clock
-from monitor.proxy.virtual_keys import VirtualKeys
+from monitor.guard.checks import clock_of
+from monitor.guard.streams.wait import Clock
+from monitor.proxy.keys import KeyNames, RequestRate, VirtualKey, VirtualKeys
+from monitor.proxy.transport.headers import SEVERAL_KEYS
+from monitor.proxy.transport.upstreams import SILENCE_S
+from monitor.runs.budget_hold import BudgetHold
 from monitor.shared import BudgetStore, SharedBudget
-from monitor.usage import Price
 
 ROOT: Final = "proxy"
 WAIT_S: Final = 20.0
@@ -109,3 +119,197 @@ def check_keys(keys: VirtualKeys | None, accounts: Accounts | None) -> None:
             raise ConfigError(f"the key {key.name!r} has tokens, which needs budget=, a store such as SQLiteBudgets")
         if accounts is not None:
             accounts.check(f"tokens of the key {key.name!r}", key.tokens)
+
+
+# --------------------------------------------------------------------------------------------------
+# Who may pass: the keys of clients, and the keys that services get in their place.
+
+UNKNOWN: Final = "this proxy does not know the key of the request: ask its operator for one"
+EXPIRED: Final = "the key of the request has expired: ask the operator of this proxy for another one"
+_BAD_REQUEST, _UNAUTHORIZED, FORBIDDEN, _TOO_MANY = 400, 401, 403, 429
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """A request that may not pass."""
+
+    status: int
+    why: str
+    retry_after_s: float | None = None
+    """The seconds after which it may pass. `None`: it may not."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedKey:
+    """A request that may pass."""
+
+    key: str
+    """The name of its key."""
+    may: VirtualKey | None = None
+    """What the key may. `None`: everything."""
+
+    def denies(self, model: str | None) -> Denied | None:
+        """Why the key may not ask for the model. `model`: `None` if it is not known."""
+        if self.may is None or not self.may.models or (model is not None and self.may.may_ask(model)):
+            return None
+        asked = "for what this proxy cannot read" if model is None else "for this model"
+        return Denied(FORBIDDEN, f"the key {self.key!r} may not ask {asked}")
+
+
+class Gate:
+    """Looks at the keys of requests."""
+
+    def __init__(
+        self,
+        names: KeyNames,
+        keys: VirtualKeys | None,
+        *,
+        service_keys: Mapping[str, str],
+        fallback_keys: Mapping[str, str],
+        now: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        """`keys`: the only ones that may pass; `None`: all may. `service_keys` and `fallback_keys`:
+        the keys that services get, by the names of the upstreams. `now`: seconds of a clock that
+        only goes forward. `wall`: seconds since 1970.
+        """
+        if keys is None and (service_keys or fallback_keys):
+            raise ConfigError("a key for a service needs keys of the clients: anybody else could spend from it")
+        self.keys = keys
+        self.service_keys = dict(service_keys)
+        self.fallback_keys = dict(fallback_keys)
+        self._names = names
+        self._rate = RequestRate()
+        self._now = now
+        self._wall = wall
+
+    def tokens_of(self, name: str) -> int | None:
+        """The limit of the budget of this key. `None`: it has none of its own."""
+        return next((key.tokens for key in self.keys.all if key.name == name), None) if self.keys is not None else None
+
+    def enter(self, keys: Sequence[bytes]) -> AllowedKey | Denied:
+        """A request with the `keys` comes. Each request is counted once."""
+        if self.keys is None:
+            return AllowedKey(self._names.name_of(keys[0] if keys else None))
+        if len(keys) > 1:
+            return Denied(_BAD_REQUEST, SEVERAL_KEYS)
+        found = self.keys.find(keys[0]) if keys else None
+        if found is None:
+            return Denied(_UNAUTHORIZED, UNKNOWN)
+        if found.is_over(self._wall()):
+            return Denied(_UNAUTHORIZED, EXPIRED)
+        wait_s = self._rate.wait_s(found.name, found.requests_per_minute, self._now())
+        if wait_s > 0:
+            most = found.requests_per_minute
+            return Denied(_TOO_MANY, f"the key {found.name!r} may send {most} requests a minute: try again", wait_s)
+        return AllowedKey(found.name, found)
+
+
+# --------------------------------------------------------------------------------------------------
+# The options of a proxy, which hold for all requests.
+
+OnLoop: TypeAlias = Literal["stop", "error", "hold", "observe"]
+"""The action on a loop.
+
+- `stop`: the answer ends in its own format, as if the model had finished.
+- `error`: it ends with an error of its format, so the client's SDK raises.
+- `hold`: a run that loops over its turns waits for an operator. Text that loops is stopped.
+- `observe`: it is only shown and counted.
+"""
+
+Unwatched: TypeAlias = Literal["relay", "pay", "refuse"]
+"""The way of what cannot be judged: an unknown path, a packed or too long request, an answer that
+cannot be read.
+
+- `relay`: it passes, and spends from no budget.
+- `pay`: it passes, and four bytes there or back count as one token of the key's budget.
+- `refuse`: it does not pass. A request without a body that only looks passes nevertheless.
+"""
+
+StopAs: TypeAlias = Literal["text", "error", "silent"]
+"""The end of an answer that the proxy stops.
+
+- `text`: one sentence is its last text, and it ends as if the model had finished.
+- `error`: it ends with an error of its format, so the client's SDK raises.
+- `silent`: it ends as if the model had finished, and only a comment says why.
+"""
+
+MOST_BODY: Final = 32 * 1024 * 1024
+MOST_IN_FLIGHT: Final = 256 * 1024 * 1024
+"""Bytes of requests and answers that are held at once."""
+MOST_KEYLESS: Final = 100
+"""Requests without a key that are answered at once."""
+ARRIVAL_S: Final = 60.0
+"""Seconds that a request may take to arrive: 32 MB come in this time at 4.5 Mbit/s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyOptions:
+    """The options of `Proxy`, which documents them."""
+
+    stop_when: Condition | None = None
+    detectors: Callable[[], Sequence[Detector]] = field(default=default_detectors)
+    on_loop: OnLoop = "stop"
+    hold_s: float = 300.0
+    most_held: int = 1_000
+    keep_alive_s: float = 10.0
+    nudge: bool = False
+    unwatched: Unwatched = "relay"
+    stop_as: StopAs = "text"
+    holds_calls: bool = True
+    prices: Mapping[str, Price] | Price | None = None
+    most_body: int = MOST_BODY
+    most_in_flight: int = MOST_IN_FLIGHT
+    most_keyless: int = MOST_KEYLESS
+    arrival_s: float = ARRIVAL_S
+    silence_s: float = SILENCE_S
+    patience_s: float = 120.0
+    most_runs: int = 1_000
+    clock: Clock = field(default_factory=lambda: clock_of(None))
+
+    def __post_init__(self) -> None:
+        check_condition("stop_when", self.stop_when, "monitor.MaxTurns(30)")
+        check_word("on_loop", self.on_loop, OnLoop)
+        check_word("unwatched", self.unwatched, Unwatched)
+        check_word("stop_as", self.stop_as, StopAs)
+        if not callable(self.detectors):
+            raise ConfigError("detectors is a function that makes new detectors, such as monitor.default_detectors")
+        for name in ("hold_s", "keep_alive_s", "silence_s", "patience_s", "arrival_s"):
+            check_seconds(name, getattr(self, name))
+        for name in ("most_body", "most_in_flight", "most_keyless", "most_held", "most_runs"):
+            check_number(name, getattr(self, name), 1)
+
+
+# --------------------------------------------------------------------------------------------------
+# The end of a proxy: running answers may end, then the others get the end of their format.
+
+
+class Draining:
+    """The requests that are being answered, and whether the server shuts down."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        """The server shuts down: it answers what still comes, and says that it is not ready."""
+        self._open = 0
+        self._idle = anyio.Event()
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """A request that is being answered."""
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._idle.set()
+                self._idle = anyio.Event()
+
+    async def until_idle(self, seconds: float | None) -> bool:
+        """Wait until no request is being answered, for `seconds` at most; `None`: without an end.
+        Returns whether none is.
+        """
+        with anyio.move_on_after(seconds):
+            while self._open:
+                await self._idle.wait()
+        return not self._open

@@ -12,42 +12,41 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from monitor._util.explained_options import explained
+from monitor.chunks import Price
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError
-from monitor.harness.checks import clock_of
-from monitor.harness.streams.clock import Clock
-from monitor.proxy.accounts import ROOT, WAIT_S, Accounts, check_keys
-from monitor.proxy.admin.admin import Admin
-from monitor.proxy.draining import Draining
-from monitor.proxy.exchange.context import GRACE_S, ProxyContext
-from monitor.proxy.gate import Gate
-from monitor.proxy.histories.known_histories import KnownHistories
-from monitor.proxy.histories.request_reading import HistoryReader
-from monitor.proxy.keys import KeyNames
-from monitor.proxy.options import (
+from monitor.guard.checks import clock_of
+from monitor.guard.streams.wait import Clock
+from monitor.proxy.accounts import (
     ARRIVAL_S,
     MOST_BODY,
     MOST_IN_FLIGHT,
     MOST_KEYLESS,
+    ROOT,
+    WAIT_S,
+    Accounts,
+    Draining,
+    Gate,
     OnLoop,
     ProxyOptions,
     StopAs,
     Unwatched,
+    check_keys,
 )
+from monitor.proxy.admin import Admin
+from monitor.proxy.exchange.requests import GRACE_S, ProxyContext
+from monitor.proxy.histories import HistoryReader, KnownHistories
+from monitor.proxy.keys import KeyNames, VirtualKeys
 from monitor.proxy.reception import Reception
-from monitor.proxy.state.holds import HeldRuns
 from monitor.proxy.state.peers import Peers
-from monitor.proxy.state.runs import ProxiedRun, ProxiedRuns
-from monitor.proxy.transport.asgi import Receive, Scope, Send
-from monitor.proxy.transport.paths import path_in
+from monitor.proxy.state.runs import HeldRuns, ProxiedRun, ProxiedRuns
+from monitor.proxy.transport.incoming import Receive, Scope, Send, path_in
 from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstreams
-from monitor.proxy.virtual_keys import VirtualKeys
 from monitor.shared import BudgetStore, RowStore
-from monitor.usage import Price
 
 if TYPE_CHECKING:
-    from monitor.sinks.otel.request_spans import RequestSpans
+    from monitor.sinks.otel.sink import RequestSpans
 
 PREFIX: Final = "/agent-monitor/"
 """Where the proxy's own pages are."""

@@ -7,27 +7,23 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from monitor.chunks import Usage
 from monitor.errors import without_keys
-from monitor.proxy.exchange.context import LATER, REFUSED, ProxyContext
+from monitor.proxy.accounts import AllowedKey, Denied
 from monitor.proxy.exchange.exchange import Exchange
+from monitor.proxy.exchange.requests import LATER, REFUSED, ProxiedRequest, ProxyContext
 from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
-from monitor.proxy.exchange.upstream_request import ProxiedRequest
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import RETRY_LATER, Unjudged
-from monitor.proxy.formats.refusals import refusal_of
-from monitor.proxy.formats.wire import Wire
-from monitor.proxy.gate import AllowedKey, Denied
-from monitor.proxy.histories.request_reading import RequestReading
-from monitor.proxy.proxy_spans import begin_span, end_span
+from monitor.proxy.formats.requests import Wire, refusal_of
+from monitor.proxy.histories import RequestReading
 from monitor.proxy.state.runs import ProxiedRun
-from monitor.proxy.transport.asgi import Receive, Scope, Send, answer, begin, body
-from monitor.proxy.transport.client import Client
-from monitor.proxy.transport.content_coding import coding_of
 from monitor.proxy.transport.headers import (
     NO_NAME,
     RUN,
     SEVERAL_KEYS,
     Headers,
+    coding_of,
     first,
     is_bare,
     keys_in,
@@ -35,14 +31,59 @@ from monitor.proxy.transport.headers import (
     to_client,
     with_key,
 )
-from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, ClientGone, Incoming, TooSlow
-from monitor.proxy.transport.paths import is_plain, squeezed
-from monitor.proxy.transport.room import NO_ROOM, HeldBytes, NoRoom, Room
-from monitor.proxy.transport.upstreams import Upstream
-from monitor.tools.secrets.masking import MASK, masked
+from monitor.proxy.transport.incoming import (
+    NO_ROOM,
+    TIMED_OUT,
+    TOO_SLOW,
+    ClientGone,
+    HeldBytes,
+    Incoming,
+    NoRoom,
+    Receive,
+    Room,
+    Scope,
+    Send,
+    TooSlow,
+    answer,
+    begin,
+    body,
+    is_plain,
+    squeezed,
+)
+from monitor.proxy.transport.upstreams import Client, Upstream
+from monitor.tools.masking import MASK, masked
 
 if TYPE_CHECKING:
-    from monitor.sinks.otel.request_spans import RequestSpans
+    from monitor.sinks.otel.sink import RequestSpan, RequestSpans
+
+
+# --------------------------------------------------------------------------------------------------
+# The OpenTelemetry span of a watched request.
+
+
+def begin_span(spans: RequestSpans | None, headers: Headers, run: ProxiedRun) -> RequestSpan | None:
+    """The span of a request that has come. `None`: no spans are made."""
+    if spans is None:
+        return None
+    operation = "generate_content" if run.wire == "gemini" else "chat"
+    parent = first(headers, b"traceparent")
+    return spans.begin(operation, run.model, traceparent=parent.decode("latin-1") if parent is not None else None)
+
+
+def end_span(span: RequestSpan, run: ProxiedRun, status: int, usage: Usage) -> None:
+    """End the span of a request, whose answer had this `status`."""
+    stop = run.last_stop if run.state in {"stopped", "failed"} else None
+    facts: dict[str, str | int | float | None] = {
+        "conversation": run.id,
+        "key": run.key,
+        "state": run.state,
+        "stop": stop["reason"] if stop is not None else None,
+        "status": status or None,
+        "input_tokens": usage.input_tokens or None,
+        "output_tokens": usage.output_tokens or None,
+    }
+    span.end(facts, error="upstream" if run.state == "failed" else "")
+
 
 _SHORTEST_KEY: Final = 6
 TOO_MANY: Final = "as many requests without a key are being answered as may be: try again, or send a key"

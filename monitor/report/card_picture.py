@@ -13,9 +13,8 @@ from html import escape
 from typing import Final
 
 from monitor.report.story import shown
-from monitor.tools.secrets.masking import masked
-from monitor.transcripts.analysis.card import Card
-from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.tools.masking import masked
+from monitor.transcripts.analysis.survey import Card, SurveyedRun
 
 WIDTH: Final = 1200
 HEIGHT: Final = 630

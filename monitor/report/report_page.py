@@ -9,15 +9,165 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from monitor.report.data import as_data, as_script, in_two, key_of
-from monitor.report.story import StoryRun, shown
-from monitor.tools.secrets.masking import masked
-from monitor.transcripts.analysis.card import Card
-from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor._util.hashing import identity
+from monitor.report.story import Story, StoryRun, StoryStep, cells_of, shown, stop_cell_of
+from monitor.tools.masking import masked
+from monitor.transcripts.analysis.scan import Finding
+from monitor.transcripts.analysis.survey import Card, SurveyedRun, kind_in_words, loop_in_words
+from monitor.transcripts.readers.registry import AGENTS
+
+# --------------------------------------------------------------------------------------------------
+# A run as the page gets it: JSON in which nothing can end the script around it.
+
+KEY_CHARS: Final = 12
+NAME_CHARS: Final = 200
+MOST_FINDINGS: Final = 20
+"""Findings that are listed of one run."""
+_ESCAPED: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+"""Within JSON these signs stand in strings only."""
+
+
+def as_script(data: object) -> str:
+    """`data` as JSON for a `<script>`: ASCII, and without the signs that HTML would read."""
+    return json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False).translate(_ESCAPED)
+
+
+def key_of(run: SurveyedRun) -> str:
+    """The name of a run in a link: the same on every page on which the run stands."""
+    return identity(f"{run.format}\n{run.id}\n{run.began.project}\n{run.first_at}")[:KEY_CHARS]
+
+
+_DETAILS: Final = frozenset(
+    {
+        *("steps", "strip", "per_cell", "marks", "stop", "tokens", "per_token_cell", "sources", "tools", "models"),
+        *("findings", "all_findings"),
+    }
+)
+"""The parts of a run that only its own view shows."""
+
+
+def in_two(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A run for the page, in two parts: what the list and the overview show, and the rest."""
+    details = {name: value for name, value in data.items() if name in _DETAILS}
+    return {name: value for name, value in data.items() if name not in details}, details
+
+
+def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
+    """The run for the page. `texts`: without it only names of tools and numbers are there."""
+    found = run.finding
+    data: dict[str, Any] = {
+        "key": key,
+        "id": _name(run.id),
+        "file": _name(run.file) if texts else "",
+        "agent": AGENTS.get(run.format, run.format),
+        "project": _name(run.began.project.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]) if texts else "",
+        "model": _name(run.began.model),
+        "parent": _name(run.began.parent or ""),
+        "title": _name(run.began.title or run.task) if texts else "",
+        "state": run.ended.state,
+        "why": _name(run.ended.detail) if texts else "",
+        "from": run.first_at,
+        "to": run.last_at,
+        "turns": run.total.turns,
+        "calls": run.total.tool_calls,
+        "chars": run.total.chars,
+        "errors": run.errors,
+        "compactions": run.compactions,
+        "usage": None if run.usage is None else _usage(run),
+        "usd": run.cost_usd,
+        "least": run.cost_partial,
+        "listed": run.cost_listed,
+        "loop": None if found is None else _finding(found, texts=texts),
+        "result": shown(run.result) if texts else "",
+        "stopped": run.ended_by is not None,
+        "saved": [run.saved.turns, run.saved.tool_calls, run.saved_tokens, run.saved_usd],
+        "findings": [_finding(finding, texts=texts) for finding in run.findings[:MOST_FINDINGS]],
+        "all_findings": len(run.findings),
+        "failed": shown(run.failed)[:NAME_CHARS],
+    }
+    if isinstance(run, StoryRun):
+        models = sorted(run.story.models, key=lambda one: -run.story.models[one])
+        data |= {"model": data["model"] or next(iter(models), ""), "models": ", ".join(models)}
+        data |= _story(run.story, texts=texts)
+    data = masked(data)
+    zeros = {"stop"}  # the first cell of the time line
+    kept = {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False) or name in zeros}
+    return kept if run.cost_usd is None else {**kept, "usd": run.cost_usd}  # a known 0 is not an unknown cost
+
+
+def _name(text: str) -> str:
+    return shown(text if len(text) <= NAME_CHARS else f"{text[:NAME_CHARS]}…")
+
+
+def _usage(run: SurveyedRun) -> Mapping[str, int]:
+    usage = run.usage
+    if usage is None:
+        return {}
+    named = {
+        "input": max(0, usage.input_tokens - usage.cached_tokens),
+        "cached": usage.cached_tokens,
+        "output": max(0, usage.output_tokens - usage.reasoning_tokens),
+        "reasoning": usage.reasoning_tokens,
+    }
+    return {**named, "total": max(usage.total_tokens, sum(named.values()))}
+
+
+def _finding(finding: Finding, *, texts: bool) -> dict[str, Any]:
+    found = finding.detection
+    return {
+        "by": found.detector,
+        "kind": found.kind,
+        "sort": kind_in_words(found),
+        "said": shown(loop_in_words(found)),
+        "level": found.level,
+        "count": found.count,
+        "limit": found.threshold,
+        "turn": finding.turn,
+        "did": finding.rung,
+        "channel": found.channel,
+        "hash": found.evidence.xxhash,
+        "length": found.evidence.length,
+        **({"because": shown(found.message), "what": shown(found.evidence.excerpt)} if texts else {}),
+    }
+
+
+def _story(story: Story, *, texts: bool) -> dict[str, Any]:
+    return {
+        "steps": [_step(step, texts=texts) for step in story.steps],
+        "all_steps": story.number_of_steps,
+        "strip": "".join(story.strip.cells),
+        "per_cell": story.strip.width,
+        "marks": cells_of(story),
+        "stop": stop_cell_of(story),
+        "tokens": story.tokens.cells,
+        "per_token_cell": story.tokens.width,
+        "sources": story.sources,
+        "tools": [
+            [name, tool.calls, tool.errors, tool.chars]
+            for name, tool in sorted(story.tools.items(), key=lambda one: -one[1].chars)
+        ],
+    }
+
+
+def _step(step: StoryStep, *, texts: bool) -> list[Any]:
+    """Number, kind, text, tool, time, length, flags (1 repeated, 2 the loop was seen), passage."""
+    flags = step.repeated + 2 * step.loop
+    passage = [_units(step.text[:at]) for at in step.passage] if step.passage and texts else None
+    whole = [step.number, step.kind, step.text if texts else "", step.name, step.at, step.chars, flags, passage]
+    while whole[-1] in (None, 0, ""):
+        whole.pop()
+    return whole
+
+
+def _units(text: str) -> int:
+    """The length of `text` as JavaScript counts it."""
+    return len(text) + sum(char > "\uffff" for char in text)
+
 
 QUIET_WITH_STEPS: Final = 20_000
 """Runs without a loop of which steps are shown; of later ones the page has the time line."""

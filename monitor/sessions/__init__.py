@@ -1,17 +1,22 @@
 """Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
-from monitor.sessions.beside.late_results import deliver, waiting_calls
 from monitor.sessions.beside.mailbox import AnswerLetter, Letter, Mailbox
-from monitor.sessions.beside.telling import tell
-from monitor.sessions.beside.waiting import Passage, WaitingRun, answer, found_in, inbox
-from monitor.sessions.closed_runs import SUPERSEDED, close_run
-from monitor.sessions.copies.copied import copy_session, fork, remove
-from monitor.sessions.copies.json_lines import exported, imported
+from monitor.sessions.beside.waiting import Passage, WaitingRun, answer, deliver, found_in, inbox, tell, waiting_calls
+from monitor.sessions.closed_runs import (
+    SUPERSEDED,
+    ApprovalState,
+    Changes,
+    Committed,
+    RunRecord,
+    RunStage,
+    SessionStore,
+    StoredEvent,
+    TurnChunks,
+    close_run,
+)
+from monitor.sessions.copies.json_lines import Trimmed, copy_session, exported, fork, imported, remove, trim
 from monitor.sessions.copies.retained import Retained, StoredSession, retain
 from monitor.sessions.copies.salvage import Salvaged, salvage
-from monitor.sessions.copies.trimmed import Trimmed, trim
-from monitor.sessions.files import ENDING, SessionFile, default_folder, sessions_in
-from monitor.sessions.in_memory import InMemorySession
 from monitor.sessions.nodes import (
     FOLLOW,
     Compacted,
@@ -30,11 +35,9 @@ from monitor.sessions.nodes import (
 )
 from monitor.sessions.postgres.postgres_reader import PostgresReader
 from monitor.sessions.postgres.postgres_session import PostgresSession
-from monitor.sessions.reader import SessionReader
-from monitor.sessions.run_records import ApprovalState, Changes, Committed, RunRecord, RunStage, StoredEvent, TurnChunks
-from monitor.sessions.session_store import SessionStore
-from monitor.sessions.sqlite_session import SQLiteSession
-from monitor.sessions.tables.blobs import Blobs
+from monitor.sessions.reader import ENDING, SessionFile, SessionReader, default_folder, sessions_in
+from monitor.sessions.sqlite_session import InMemorySession, SQLiteSession
+from monitor.sessions.tables.marked_folder import Blobs
 from monitor.sessions.tree import ACTIVE, Context, Entry, TreeProblem
 
 __all__ = [

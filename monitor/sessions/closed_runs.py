@@ -7,21 +7,251 @@ asked for something that nobody waits for any more.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, Protocol
 
-from monitor.calls import UNENTERED, ApprovalAnswer, ApprovalRequest, CallRecord, CallState, stepped
-from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import ConfigError, StoreError
+from monitor._util.codec import Codec
+from monitor.chunks import Chunk, ToolCall, ToolResult
+from monitor.errors import ConfigError, StoreError, ToolErrorKind
 from monitor.events import Event, SteerAccepted, SteerDelivered, SteerReturned
-from monitor.messages import AssistantMessage, SteerMessage
-from monitor.reasons import ToolErrorKind
-from monitor.sessions.nodes import Draft, NodeKind, context_edit, message, said_of
-from monitor.sessions.run_records import MAIN, Changes, RunRecord, RunStage
-from monitor.sessions.session_store import SessionStore
-from monitor.sessions.tree import ACTIVE, new_ids
+from monitor.messages import (
+    UNENTERED,
+    ApprovalAnswer,
+    ApprovalRequest,
+    AssistantMessage,
+    CallRecord,
+    CallState,
+    SteerMessage,
+    stepped,
+)
+from monitor.sessions.beside.mailbox import Mailbox
+from monitor.sessions.nodes import Draft, Node, NodeKind, context_edit, message, said_of
+from monitor.sessions.tree import ACTIVE, Context, TreeProblem, new_ids
 from monitor.verdicts import VETO
+
+# --------------------------------------------------------------------------------------------------
+# The records that a session holds beside its tree, and the changes of one step.
+
+
+class RunStage(StrEnum):
+    """The state of a run of a session."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    """The run waits for an approval, and its process may have ended."""
+    ENDED = "ended"
+
+
+MAIN: Final = "main"
+"""The purpose of a run that was started from outside."""
+SUBAGENT: Final = "subagent"
+"""The purpose of a run that another run called as a tool."""
+COMPACT: Final = "compact"
+"""The purpose of a run that summarised the history of another one."""
+HIDDEN: Final = frozenset({COMPACT})
+"""Purposes of runs that listings do not show, because they serve another run."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RunRecord:
+    """A run of a session. Writing a record replaces the one with the same `id`."""
+
+    id: str
+    parent_run: str | None = None
+    """The run that started it. `None`: it was started from outside."""
+    agent: str = ""
+    purpose: str = MAIN
+    """`main`, `subagent`, `compact`, or a word of the caller's."""
+    state: RunStage = RunStage.RUNNING
+    started_at_s: float = 0.0
+    """The time at which the run began, in seconds since 1970."""
+    ended_at_s: float | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """JSON data: how it ended, what it was given."""
+
+    @property
+    def hidden(self) -> bool:
+        """Whether listings leave the run out."""
+        return self.purpose in HIDDEN
+
+
+run_codec: Codec[RunRecord] = Codec(RunRecord)
+
+
+@dataclass(slots=True, frozen=True)
+class StoredEvent:
+    """An event of a run, as a session stores it."""
+
+    seq: int
+    run: str | None
+    at_ms: int
+    event: Event
+
+
+@dataclass(slots=True, frozen=True)
+class TurnChunks:
+    """Some chunks of a turn in their order, each with the reading of the run's clock in seconds."""
+
+    run: str | None
+    turn: int
+    chunks: tuple[tuple[float, Chunk], ...]
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    """The other inputs of the run, as JSON data: see `monitor.core.inputs`."""
+
+
+@dataclass(slots=True, frozen=True)
+class ApprovalState:
+    """A question, and its answer. `answer` is `None` while the question is open."""
+
+    request: ApprovalRequest
+    answer: ApprovalAnswer | None = None
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Changes:
+    """The changes of one step. Either all of them are written, or none.
+
+    A call that is `intended` is stored unless its key is known. Any other record of a call is its
+    next step, which must be allowed, see `CallLedger.advance`. Runs are written first, so nodes and
+    events may belong to a run of the same step.
+    """
+
+    nodes: Sequence[Draft] = ()
+    branch: str = ACTIVE
+    """The branch whose head the nodes follow. It is made by its first node."""
+    runs: Sequence[RunRecord] = ()
+    calls: Sequence[CallRecord] = ()
+    requests: Sequence[ApprovalRequest] = ()
+    answers: Sequence[ApprovalAnswer] = ()
+    events: Sequence[Event] = ()
+    events_run: str | None = None
+    """The run that the events belong to."""
+    chunks: Sequence[TurnChunks] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class Committed:
+    """The nodes that one step has stored."""
+
+    nodes: tuple[Node, ...]
+    head: str | None
+    """The id of the newest node of the branch."""
+
+
+# --------------------------------------------------------------------------------------------------
+# The methods of every store of a session.
+
+
+class SessionStore(Protocol):
+    """A session: a tree of nodes, and the runs, calls, approvals and events around it.
+
+    When an awaited write returns, it is stored as safely as this kind of store can. Each store is a
+    `CallLedger` as well.
+    """
+
+    @property
+    def id(self) -> str:
+        """128 bits as 32 hexadecimal digits."""
+        ...
+
+    @property
+    def keeps_chunks(self) -> bool:
+        """Whether runs store their chunks as well, so that they can be replayed."""
+        ...
+
+    @property
+    def mailbox(self) -> Mailbox | None:
+        """Where other processes leave messages for the runs. `None`: no other process can."""
+        ...
+
+    async def commit(self, changes: Changes, /) -> Committed:
+        """Write one step: all of it, or nothing. Raises `StoreError` for a step that does not fit
+        the session.
+        """
+        ...
+
+    async def append(self, *drafts: Draft, branch: str = ACTIVE) -> tuple[Node, ...]:
+        """Write nodes behind the head of a branch."""
+        ...
+
+    async def context(self, branch: str = ACTIVE, /) -> Context:
+        """The messages that the model gets of a branch."""
+        ...
+
+    async def active_path(
+        self, branch: str = ACTIVE, /, *, last: int | None = None, run: str | None = None
+    ) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first. `run`: only those of the run with this id. `last`:
+        at most this many, the newest ones. No more of the branch is read than that needs.
+        """
+        ...
+
+    async def nodes(self) -> tuple[Node, ...]:
+        """All nodes, in the order of writing."""
+        ...
+
+    async def find_node(self, id: str, /) -> Node | None:
+        """The node with the id `id`, or `None`."""
+        ...
+
+    async def heads(self) -> dict[str, str | None]:
+        """The newest node of each branch."""
+        ...
+
+    async def switch_node(self, node: str | None, /, *, branch: str = ACTIVE) -> None:
+        """Let a branch end at `node`; what is appended goes on from there. Nothing is summarised,
+        and nothing is taken over from the path that is left. `None`: before the first node.
+
+        With a new name as `branch`, this makes a branch of that name.
+        """
+        ...
+
+    async def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
+        """The runs. `hidden`: also those that serve another run, such as compactions."""
+        ...
+
+    async def calls(self, run: str | None = None, /) -> tuple[CallRecord, ...]:
+        """The calls of a run, or of all runs."""
+        ...
+
+    async def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:
+        """The questions and their answers."""
+        ...
+
+    async def events(self, run: str | None = None, /) -> tuple[StoredEvent, ...]:
+        """The events of a run, or of all."""
+        ...
+
+    async def chunks(self, run: str | None = None, /) -> tuple[TurnChunks, ...]:
+        """The chunks of a run, or of all."""
+        ...
+
+    async def intend(self, records: Sequence[CallRecord], /) -> Sequence[CallRecord]:
+        """See `CallLedger.intend`."""
+        ...
+
+    async def advance(self, record: CallRecord, /) -> bool:
+        """See `CallLedger.advance`."""
+        ...
+
+    async def find(self, key: str, /) -> CallRecord | None:
+        """See `CallLedger.find`."""
+        ...
+
+    async def open_calls(self, run: str, /) -> Sequence[CallRecord]:
+        """See `CallLedger.open_calls`."""
+        ...
+
+    async def verify(self) -> tuple[TreeProblem, ...]:
+        """The faults of the stored data; empty, if it is as it was written."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the session. After that nothing can be written."""
+        ...
+
 
 SUPERSEDED: Final = "superseded"
 """The reason in the record of a run that was closed: no process has ended it."""

@@ -4,34 +4,167 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import os
 import secrets
 import sqlite3
+import threading
 import time
-from collections.abc import Callable
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import anyio
 
 from monitor._util.explained_options import explained
-from monitor.errors import SessionBusy, SessionLost, SessionNotFound, SessionUnavailable, StoreError
+from monitor.errors import SessionBusy, SessionDamaged, SessionLost, SessionNotFound, SessionUnavailable, StoreError
+from monitor.messages import CallRecord
 from monitor.sessions import faults
-from monitor.sessions.beside.mailbox import mailbox_of
+from monitor.sessions.beside.mailbox import Mailbox, mailbox_of
+from monitor.sessions.closed_runs import (
+    Changes,
+    Committed,
+    close_run,
+)
+from monitor.sessions.faults import not_text
 from monitor.sessions.lock import OwnerLock, lock_path, owner_of
+from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
 from monitor.sessions.reader import SessionReader, check_file, check_names, check_pages, resolved
-from monitor.sessions.sql_session import SqlSession, id_at
-from monitor.sessions.tables import rows
-from monitor.sessions.tables.blobs import Blobs, blobs_of, sync_file
-from monitor.sessions.tables.marked_folder import sync_folder
-from monitor.sessions.tables.migrations import STEPS, Steps, migrate
-from monitor.sessions.tables.owner_memory import Memory
-from monitor.sessions.tables.schema import SqlConnection, check_sqlite, prepare_writer
-from monitor.sessions.tables.seal import IN_USE
+from monitor.sessions.tables import rows, writing
+from monitor.sessions.tables.marked_folder import Blobs, blobs_of, sync_file, sync_folder
+from monitor.sessions.tables.packing import Memory
+from monitor.sessions.tables.schema import (
+    STEPS,
+    OwnerReads,
+    SessionRows,
+    SqlConnection,
+    Steps,
+    check_sqlite,
+    migrate,
+    prepare_writer,
+)
+from monitor.sessions.tables.seal import IN_USE, seal_anew
+from monitor.sessions.tables.stored_rows import StoredRows
+from monitor.sessions.tree import ACTIVE
 from monitor.sessions.writer import Work, Writer
+
+# --------------------------------------------------------------------------------------------------
+# The methods of a session that is kept in an SQLite, in a file or in memory.
+
+T = TypeVar("T")
+
+
+class SqlSession(OwnerReads):
+    """A session as tables of an SQLite. What differs is where a transaction is carried out."""
+
+    id: str
+    """128 bits as 32 hexadecimal digits, once the session is open."""
+    keeps_chunks: bool
+    """Whether runs store their chunks as well, so that they can be replayed."""
+    mailbox: Mailbox | None = None
+    """Where other processes leave messages for the runs. `None`: no other process can."""
+
+    def __init__(self, *, blobs: Blobs, clock: Callable[[], float], memory: Memory) -> None:
+        self._blobs = blobs
+        self._clock = clock
+        self._memory = memory
+
+    @abstractmethod
+    async def _run(self, work: Work[Any], *, writes: bool) -> Any:
+        """Carry out `work`, in a transaction if it `writes`."""
+
+    async def _read(self, read: Callable[[SessionRows], T]) -> T:
+        found: T = await self._typed(lambda one: read(StoredRows(one, self._blobs)), writes=False)
+        return found
+
+    async def _write(self, work: Work[Any]) -> Any:
+        def write(connection: SqlConnection) -> Any:
+            try:
+                return work(connection)
+            except BaseException:
+                self._memory.forget()
+                raise
+
+        return await self._typed(write, writes=True)
+
+    async def _typed(self, work: Work[Any], *, writes: bool) -> Any:
+        try:
+            return await self._run(work, writes=writes)
+        except UnicodeEncodeError as error:
+            raise StoreError(not_text(error)) from None
+
+    # -------------------------------------------------------------- the tree
+
+    async def commit(self, changes: Changes) -> Committed:
+        """Write one step: all of it, or nothing. Returns when it is on the disk."""
+
+        def write(connection: SqlConnection) -> Committed:
+            at_ms = round(self._clock() * 1000)
+            return writing.commit(
+                connection, changes, self._blobs, at_ms=at_ms, new_id=partial(id_at, at_ms), memory=self._memory
+            )
+
+        done: Committed = await self._write(write)
+        return done
+
+    async def append(self, *drafts: Draft, branch: str = ACTIVE) -> tuple[Node, ...]:
+        """Write nodes behind the head of a branch."""
+        return (await self.commit(Changes(nodes=drafts, branch=branch))).nodes
+
+    async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
+        """Make `node` the end of a branch; the next nodes follow it. Nothing is summarised, and
+        nothing of the path that is left is copied. `None`: the branch begins anew, with a new root.
+
+        With a new name as `branch`, this makes a branch of that name.
+        """
+
+        def write(connection: SqlConnection) -> None:
+            self._memory.heads.pop(branch, None)
+            rows.write_head(connection, branch, node, seal=self._memory.seal(connection))
+            writing.write_seal(connection, self._memory)
+
+        await self._write(write)
+
+    # -------------------------------------------------------------- runs, calls, events
+
+    async def close_run(self, run: str, why: str) -> None:
+        """See `monitor.sessions.close_run`."""
+        await close_run(self, run, why)
+
+    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+        """See `CallLedger.intend`."""
+
+        def write(connection: SqlConnection) -> list[CallRecord]:
+            return [writing.intend(connection, record, self._blobs, self._memory) for record in records]
+
+        found: list[CallRecord] = await self._write(write)
+        return found
+
+    async def advance(self, record: CallRecord) -> bool:
+        """See `CallLedger.advance`."""
+        done: bool = await self._write(lambda one: writing.advance(one, record, self._blobs, self._memory))
+        return done
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the session. After that nothing can be written."""
+
+
+def id_at(at_ms: int) -> str:
+    """A new id, in the order of time."""
+    return new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
+
 
 _POLL_S: Final = 0.02
 """Seconds between two attempts to get the lock. The lock of a dead owner is taken within 100 ms."""
@@ -344,3 +477,70 @@ class _OwnerRules:
     def pending(self) -> tuple[int, int] | None:
         newest = max(self._steps)
         return (self._format, newest) if self._format < newest else None
+
+
+# --------------------------------------------------------------------------------------------------
+# A session that lasts as long as the program.
+
+
+class InMemorySession(SqlSession):
+    """A session that lasts as long as the program, with the same methods as `SQLiteSession`. It has
+    the same tables too, in an SQLite without a file.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time, chunks: bool = False) -> None:
+        """`clock`: returns seconds since 1970. `chunks`: runs store their chunks as well, so that
+        they can be replayed.
+        """
+        check_sqlite()
+        super().__init__(blobs=_Bodies(), clock=clock, memory=Memory())
+        self.keeps_chunks: bool = chunks
+        self.id = id_at(round(clock() * 1000))
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA foreign_keys=ON")
+        migrate(self._connection)
+        seal_anew(self._connection)
+        weakref.finalize(self, self._connection.close)
+        self._lock = threading.Lock()
+        self._open = True
+
+    async def _run(self, work: Work[Any], *, writes: bool) -> Any:
+        with self._lock:  # a program may use it from several threads
+            try:
+                return self._written(work) if writes else work(self._connection)
+            except sqlite3.Error as error:
+                raise faults.typed(error, Path("the session in memory")) from error
+
+    def _written(self, work: Work[Any]) -> Any:
+        if not self._open:
+            raise StoreError("the session is closed")
+        self._connection.execute("BEGIN")
+        try:
+            result = work(self._connection)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise
+        return result
+
+    async def aclose(self) -> None:
+        """Close the session. After that nothing can be written, and everything can be read."""
+        self._open = False
+
+
+class _Bodies:
+    """Long bodies, by the digests of their content."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[str, bytes] = {}
+
+    def put(self, data: bytes, /) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        self._bodies[digest] = data
+        return digest
+
+    def get(self, digest: str, /) -> bytes:
+        if digest not in self._bodies:
+            raise SessionDamaged(f"the long text {digest} is not there")
+        return self._bodies[digest]

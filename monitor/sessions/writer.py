@@ -19,7 +19,7 @@ import anyio
 from anyio.lowlevel import current_token
 
 from monitor.errors import SessionLost, StoreError
-from monitor.sessions.run_records import Committed
+from monitor.sessions.closed_runs import Committed
 from monitor.sessions.tables.pacing import one_at_a_time
 from monitor.sessions.tables.schema import SqlConnection
 

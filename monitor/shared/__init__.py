@@ -25,15 +25,11 @@ newer than what it has seen. `rows_at(address)` opens such a store.
 """
 
 from monitor.outage import Failure, OutageRule, Trouble
-from monitor.shared.budgets.base import Amount, BudgetState, BudgetStore, Refused, Reservation
-from monitor.shared.budgets.postgres import PostgresBudgets
+from monitor.shared.budgets.base import Amount, BudgetState, BudgetStore, Refused, Reservation, SharedBudget
 from monitor.shared.budgets.redis import RedisBudgets
-from monitor.shared.budgets.shared_budget import SharedBudget
-from monitor.shared.budgets.sqlite_budgets import SQLiteBudgets
-from monitor.shared.outages.base import InMemoryOutages, OutageStore
-from monitor.shared.outages.shared_outages import Outages
-from monitor.shared.outages.sqlite_outages import SQLiteOutages
-from monitor.shared.rows.base import RowNews, RowStore, SharedRow
+from monitor.shared.budgets.sql_budgets import PostgresBudgets, SQLiteBudgets
+from monitor.shared.outages import InMemoryOutages, Outages, OutageStore, SQLiteOutages
+from monitor.shared.rows import RowNews, RowStore, SharedRow
 from monitor.shared.store_address import budgets_at, rows_at
 
 __all__ = [

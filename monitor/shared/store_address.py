@@ -7,12 +7,9 @@ from typing import Final, Literal
 from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
 from monitor.shared.budgets.base import BudgetStore
-from monitor.shared.budgets.postgres import PostgresBudgets
 from monitor.shared.budgets.redis import RedisBudgets
-from monitor.shared.budgets.sqlite_budgets import SQLiteBudgets
-from monitor.shared.rows.base import RowStore
-from monitor.shared.rows.redis_rows import RedisRows
-from monitor.shared.rows.sql_rows import PostgresRows, SQLiteRows
+from monitor.shared.budgets.sql_budgets import PostgresBudgets, SQLiteBudgets
+from monitor.shared.rows import PostgresRows, RedisRows, RowStore, SQLiteRows
 
 _REDIS: Final = ("redis://", "rediss://", "unix://")
 _POSTGRES: Final = ("postgresql://", "postgres://")

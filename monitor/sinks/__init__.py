@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from monitor.sinks.base import FanOut as FanOut
     from monitor.sinks.base import Sink as Sink
     from monitor.sinks.base import listening as listening
-    from monitor.sinks.jsonl import JsonlSink as JsonlSink
-    from monitor.sinks.lines import line_of as line_of
+    from monitor.sinks.log import JsonlSink as JsonlSink
     from monitor.sinks.log import LogSink as LogSink
-    from monitor.sinks.memory import MemorySink as MemorySink
-    from monitor.sinks.otel.request_spans import RequestSpans as RequestSpans
+    from monitor.sinks.log import MemorySink as MemorySink
+    from monitor.sinks.log import line_of as line_of
     from monitor.sinks.otel.sink import OtelSink as OtelSink
+    from monitor.sinks.otel.sink import RequestSpans as RequestSpans
     from monitor.sinks.otel.sink import in_tool_span as in_tool_span
     from monitor.sinks.otel.sink import tool_context as tool_context
 else:  # a type checker that read this would believe that every name is there

@@ -3,11 +3,8 @@ models, a clock, local servers, and made loops.
 """
 
 from monitor.testing import anthropic_steps, gemini_steps, loops, openai_steps
-from monitor.testing.capture import CapturedEvents, capture_events
-from monitor.testing.fake_clock import FakeAlarm, FakeClock
-from monitor.testing.rechunk import cut, rechunk
-from monitor.testing.scripted import Do, Pause, ScriptedStream, Stall
-from monitor.testing.scripted_model import ScriptedModel, call
+from monitor.testing.fake_clock import CapturedEvents, FakeAlarm, FakeClock, capture_events
+from monitor.testing.scripted import Do, Pause, ScriptedModel, ScriptedStream, Stall, call, cut, rechunk
 from monitor.testing.servers.anthropic_server import LocalAnthropic
 from monitor.testing.servers.gemini_server import LocalGemini
 from monitor.testing.servers.local_server import ReceivedRequest

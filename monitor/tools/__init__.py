@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from monitor.tools.artifacts.artifact_store import ArtifactGone as ArtifactGone
     from monitor.tools.artifacts.artifact_store import ArtifactsFull as ArtifactsFull
     from monitor.tools.artifacts.artifact_store import ArtifactStore as ArtifactStore
+    from monitor.tools.artifacts.artifact_store import Fetched as Fetched
     from monitor.tools.artifacts.artifact_store import InMemoryArtifacts as InMemoryArtifacts
+    from monitor.tools.artifacts.artifact_store import Recent as Recent
     from monitor.tools.artifacts.artifact_store import Reference as Reference
-    from monitor.tools.artifacts.artifact_tools import Fetched as Fetched
-    from monitor.tools.artifacts.artifact_tools import Recent as Recent
     from monitor.tools.artifacts.folder_artifacts import FolderArtifacts as FolderArtifacts
     from monitor.tools.base import GuidanceContext as GuidanceContext
     from monitor.tools.base import Tool as Tool
     from monitor.tools.base import ToolContext as ToolContext
     from monitor.tools.base import ToolTraits as ToolTraits
-    from monitor.tools.calls.ledger import InMemoryLedger as InMemoryLedger
+    from monitor.tools.calls.call_records import InMemoryLedger as InMemoryLedger
+    from monitor.tools.calls.call_records import checkpoint_tool as checkpoint_tool
+    from monitor.tools.calls.call_records import pause_tool as pause_tool
     from monitor.tools.calls.scheduler import Scheduler as Scheduler
     from monitor.tools.calls.scheduler import carry_out as carry_out
-    from monitor.tools.calls.special_tools import checkpoint_tool as checkpoint_tool
-    from monitor.tools.calls.special_tools import pause_tool as pause_tool
     from monitor.tools.files.file_memory import FileMemory as FileMemory
     from monitor.tools.files.file_memory import NotesFile as NotesFile
     from monitor.tools.files.file_tools import FileTools as FileTools
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from monitor.tools.registry import ToolWarning as ToolWarning
     from monitor.tools.remote.discovery import DiscoveredTools as DiscoveredTools
     from monitor.tools.remote.mcp_server import McpServer as McpServer
-    from monitor.tools.results.tool_answer import ToolAnswer as ToolAnswer
-    from monitor.tools.results.tool_answer import deferred as deferred
-    from monitor.tools.results.tool_answer import finish as finish
+    from monitor.tools.results.call_results import ToolAnswer as ToolAnswer
+    from monitor.tools.results.call_results import deferred as deferred
+    from monitor.tools.results.call_results import finish as finish
     from monitor.tools.results.truncation import Bound as Bound
     from monitor.tools.sandbox.confinement import SandboxFound as SandboxFound
     from monitor.tools.sandbox.confinement import find_sandbox as find_sandbox
-    from monitor.tools.sandbox.sandbox import Sandbox as Sandbox
-    from monitor.tools.shell.failing_tests import failing_tests as failing_tests
+    from monitor.tools.sandbox.sandbox_places import Sandbox as Sandbox
+    from monitor.tools.shell.shell_jobs import failing_tests as failing_tests
     from monitor.tools.shell.shell_tools import ShellTools as ShellTools
-    from monitor.tools.workspace.workspace import Workspace as Workspace
+    from monitor.tools.workspace import Workspace as Workspace
 else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, runtime_checkable
+
+import anyio
 
 from monitor._util.codec import to_plain
 from monitor._util.explained_options import explained
@@ -33,7 +38,7 @@ EXCERPT_CHARS = 100
 
 
 class CompactedHistory(Protocol):
-    """The result of a compaction; a `monitor.compaction.CompactionResult` is one."""
+    """The result of a compaction; a `monitor.context.compaction.CompactionResult` is one."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -159,7 +164,7 @@ class ToolContext(Generic[DepsT]):
     """The run that makes the call. A nested run shares its limits, and ends when it is aborted."""
     idempotency_key: str = field(default="", compare=False)
     """The key of the action, equal in every process, also when the call is made again after a
-    crash. Send it to services that take one. See `monitor.calls.call_key`.
+    crash. Send it to services that take one. See `monitor.messages.call_key`.
     """
     artifacts: Any = field(default=None, compare=False)
     """The run's store of full texts. `None`: it has none."""
@@ -340,3 +345,109 @@ def check_name(name: object) -> str:
     if name.lower() in RESERVED:
         raise ConfigError(f"a tool cannot be called {name!r}: the run answers that one itself; give another name=")
     return name
+
+
+# --------------------------------------------------------------------------------------------------
+# The clock of a run, and tasks beside the caller. Tools need them, and so does the harness.
+
+
+class Alarm(Protocol):
+    """A callback that `Clock.call_at` has scheduled."""
+
+    def cancel(self) -> object:
+        """Do not call the callback."""
+        ...
+
+
+class Clock(Protocol):
+    """The clock of a run, which times its streams and its calls."""
+
+    def now(self) -> float:
+        """The time in seconds, which never goes back."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Alarm:
+        """Call `callback` in the event loop's thread when `now()` has reached `when`."""
+        ...
+
+
+class Background:
+    """A task beside the caller, in the same event loop, until it ends or is cancelled.
+
+    `work` handles its own errors: an exception that it raises is a bug, which the event loop
+    reports. `then` is called when the task has ended, also if it was cancelled before it began.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        name: str,
+        *,
+        then: Callable[[], object] = lambda: None,
+        context: contextvars.Context | None = None,
+    ) -> None:
+        """`context`: the context variables that `work` sees; by default a copy of the caller's."""
+        self._work = work
+        self._then = then
+        self._done = anyio.Event()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            import trio  # noqa: PLC0415 - only a program that runs on trio needs it
+
+            self._scope = trio.CancelScope()
+            self._cancel: Callable[[], object] = self._scope.cancel
+            spawn = partial(
+                trio.lowlevel.spawn_system_task,
+                self._in_scope,
+                name=name,
+                context=context or contextvars.copy_context(),
+            )
+            if context is None:
+                spawn()
+            else:  # the context may be the caller's own, which is in use now
+                trio.lowlevel.current_trio_token().run_sync_soon(spawn)
+            self._forget: Callable[[], object] = lambda: None
+        else:
+            self._task = loop.create_task(self._work(), name=name, context=context)
+            self._task.add_done_callback(lambda _: self._has_ended())  # also if it is cancelled before it begins
+            self._cancel = self._task.cancel
+            self._forget = lambda: asyncio.tasks._unregister_task(self._task)  # noqa: SLF001 - documented, for custom schedulers
+
+    def cancel(self) -> None:
+        """Cancel the task. `wait()` returns when it has ended."""
+        self._cancel()
+
+    def give_up(self) -> None:
+        """Abandon the task, which has swallowed its cancellation: cancel it once more, and stop
+        waiting for it.
+
+        asyncio closes its loop without the task. trio waits for a task that ignores every
+        cancellation, as for any other.
+        """
+        self._cancel()
+        self._forget()
+
+    def forget(self) -> None:
+        """Let the task run on without waiting for it. asyncio closes its loop without the task."""
+        self._forget()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the task has come to its end."""
+        return self._done.is_set()
+
+    async def wait(self) -> None:
+        """Return when the task has ended."""
+        await self._done.wait()
+
+    async def _in_scope(self) -> None:
+        try:
+            with self._scope:
+                await self._work()
+        finally:
+            self._has_ended()
+
+    def _has_ended(self) -> None:
+        self._done.set()
+        self._then()

@@ -24,9 +24,25 @@ import inspect
 import json
 import threading
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from types import SimpleNamespace
-from typing import Annotated, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    overload,
+)
 
 import anyio
 import anyio.to_thread
@@ -44,10 +60,9 @@ from monitor._util.argument_checks import (
     with_context,
 )
 from monitor._util.hashing import canonical_json
-from monitor.errors import ConfigError, ToolError, describe, message_of
-from monitor.models import ToolSpec
-from monitor.reasons import ToolErrorKind
-from monitor.schemas import portable
+from monitor._util.text import cut_before
+from monitor.errors import ConfigError, ToolError, ToolErrorKind, describe, message_of
+from monitor.models import ToolSpec, portable, standard_types
 from monitor.tools.base import (
     EXCERPT_CHARS,
     NAME,
@@ -64,7 +79,165 @@ from monitor.tools.base import (
     check_name,
     excerpt,
 )
-from monitor.tools.docstrings import docstring_of, is_described
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+
+# --------------------------------------------------------------------------------------------------
+# Descriptions of parameters in a docstring, in the styles of Google, numpy and Sphinx.
+#
+# Only names that the function has are read as parameters. So a section that merely looks like a
+# list of parameters stays a part of the description. A docstring is read once, line by line.
+
+HEADINGS: Final = frozenset(
+    {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters"}
+)
+"""Headings of sections that describe parameters, in the styles of Google and numpy."""
+_FIELDS: Final = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
+"""Fields of Sphinx that describe a parameter."""
+
+
+@dataclass(slots=True)
+class ReadDocstring:
+    """A docstring, taken apart."""
+
+    text: str
+    """The docstring without what it says about single parameters."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """The description of each parameter that has one."""
+
+
+@dataclass(slots=True)
+class _ParameterEntry:
+    """What is said about one parameter, or about several of the same kind (`x, y : int`)."""
+
+    names: list[str]
+    indent: int
+    lines: list[str]
+
+
+def docstring_of(fn: Callable[..., Any], text: str | None) -> ReadDocstring:
+    """`text`, the docstring of `fn`, taken apart."""
+    try:
+        names: Collection[str] = signature_of(fn).parameters
+    except (TypeError, ValueError):  # the reader of its arguments says so
+        names = ()
+    return read_docstring(text or "", names)
+
+
+def is_described(annotation: object) -> bool:
+    """Whether the annotation of a parameter has a description of its own."""
+    return any(isinstance(one, FieldInfo) and one.description for one in getattr(annotation, "__metadata__", ()))
+
+
+def read_docstring(text: str, names: Collection[str]) -> ReadDocstring:
+    """Take `text` apart. `names`: the parameters of the function."""
+    lines = text.split("\n")
+    kept: list[str] = []
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(lines):
+        end, entries = _section(lines, at, names)
+        if not entries:
+            kept.append(lines[at])
+            at += 1
+            continue
+        for entry in entries:
+            said = " ".join(" ".join(entry.lines).split())
+            found.update({name: said for name in entry.names if said and name not in found})
+        if end < len(lines) and _indent(lines[end]) > _indent(lines[at]):
+            kept.append(lines[at])  # the heading of entries that are no parameters
+        elif kept and not kept[-1].strip():
+            kept.pop()
+        at = end
+    return ReadDocstring("\n".join(kept).strip("\n").rstrip(), found)
+
+
+def _section(lines: list[str], at: int, names: Collection[str]) -> tuple[int, list[_ParameterEntry]]:
+    """The entries of the section that begins at a line, and the line behind it. No entries: none
+    begins there.
+    """
+    line = lines[at].strip()
+    if line.startswith(":"):
+        entry = _sphinx(lines[at], names)
+        return _described(lines, at + 1, entry) if entry is not None else (at, [])
+    title, colon, rest = line.partition(":")
+    if title.lower() not in HEADINGS or rest:
+        return at, []
+    if colon:
+        return _listed(lines, at + 1, names, least=_indent(lines[at]) + 1, google=True)
+    ruled = at + 1 < len(lines) and len(lines[at + 1].strip()) > 2 and set(lines[at + 1].strip()) == {"-"}  # noqa: PLR2004 - a rule
+    return _listed(lines, at + 2, names, least=_indent(lines[at]), google=False) if ruled else (at, [])
+
+
+def _listed(
+    lines: list[str], at: int, names: Collection[str], *, least: int, google: bool
+) -> tuple[int, list[_ParameterEntry]]:
+    """The entries of a section from the line `at` on, which are indented by `least` or more. The
+    section ends at the first line that is none of it.
+    """
+    entries: list[_ParameterEntry] = []
+    indent: int | None = None
+    while at < len(lines):
+        line = lines[at]
+        if not line.strip():
+            at += 1
+            continue
+        depth = _indent(line)
+        if indent is not None and depth > indent:
+            entries[-1].lines.append(line)
+            at += 1
+            continue
+        entry = _google(line, names) if google else _numpy(line, names)
+        if entry is None or depth < least or (indent is not None and depth < indent):
+            break
+        indent = depth
+        entries.append(entry)
+        at += 1
+    return at, entries
+
+
+def _described(lines: list[str], at: int, entry: _ParameterEntry) -> tuple[int, list[_ParameterEntry]]:
+    """One entry with the deeper lines below it."""
+    while at < len(lines) and lines[at].strip() and _indent(lines[at]) > entry.indent:
+        entry.lines.append(lines[at])
+        at += 1
+    return at, [entry]
+
+
+def _google(line: str, names: Collection[str]) -> _ParameterEntry | None:
+    """`name (type): description`; the type may be missing, or hold colons."""
+    head, _, rest = line.strip().partition(":")
+    if "(" in head and ")" not in head:
+        inner, closed, rest = line.strip().partition("):")
+        head = inner if closed else ""
+    name = head.partition("(")[0].strip().lstrip("*")
+    return _ParameterEntry([name], _indent(line), [rest]) if name in names else None
+
+
+def _numpy(line: str, names: Collection[str]) -> _ParameterEntry | None:
+    """`name : type`, or `one, other : type`, with the description in the lines below."""
+    head = line.partition(" :")[0].partition(":")[0]
+    said = [name.strip().lstrip("*") for name in head.split(",")]
+    return _ParameterEntry(said, _indent(line), []) if said and all(name in names for name in said) else None
+
+
+def _sphinx(line: str, names: Collection[str]) -> _ParameterEntry | None:
+    """`:param type name: description`, and `:type name:`, which is left out."""
+    words = line.strip()[1:].partition(":")[0].split()
+    if len(words) < 2 or (name := words[-1].lstrip("*")) not in names:  # noqa: PLR2004 - `param` and a name
+        return None
+    kind = words[0]
+    if kind == "type":
+        return _ParameterEntry([], _indent(line), [])
+    rest = line.strip()[1:].partition(":")[2]
+    return _ParameterEntry([name], _indent(line), [rest]) if kind in _FIELDS else None
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -457,3 +630,158 @@ def checked_traits(given: Traits) -> ToolTraits:
     if not isinstance(traits.command_argument, str | None):
         raise ConfigError(f"command_argument={traits.command_argument!r}: give the name of a parameter")
     return traits
+
+
+# --------------------------------------------------------------------------------------------------
+# Checks the arguments of a call against the JSON schema of its tool, before anything is done.
+#
+# The schema of a tool that somebody else wrote (an MCP server, a command, a class of the
+# caller's) is compiled once, by `jsonschema-rs`. The model reads each fault in words: where it
+# is, what was sent, and what is expected. Nothing is fetched: a reference to another document is
+# an error of the schema. A pattern may not look back without end.
+
+FAULTS_SHOWN: Final = 8
+"""The most mistakes of one call that are named to the model."""
+FAULT_CHARS: Final = 400
+"""The most characters of one mistake: a choice of many values is long."""
+BACKTRACKS: Final = 100_000
+"""The most steps back of one pattern over one text: a few milliseconds."""
+MOST_VALUES: Final = 300
+MOST_CHARS: Final = 100_000
+"""The size above which only the first mistake of arguments is looked for. The validator makes all
+at once. Each holds a copy of what is wrong, which may be the whole: 100,000 wrong names took all
+memory.
+"""
+_BRANCHES_SHOWN: Final = 4
+_PLACE: Final = "\0"
+"""Stands in the messages of the validator where the value is, which is put in by `excerpt`."""
+
+
+class UnusableSchema(ConfigError):
+    """The schema of a tool is no JSON schema, so the tool cannot be offered."""
+
+
+class ArgumentSchema:
+    """The schema of one tool's arguments, compiled. Raises `UnusableSchema` if it is none."""
+
+    __slots__ = ("_known", "_name", "_validator")
+
+    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
+        """`name`: the tool. A schema without a known draft is one of 2020-12, else of draft 4."""
+        self._name = name
+        properties = schema.get("properties")
+        self._known = tuple(map(str, properties)) if isinstance(properties, Mapping) else ()
+        self._validator = _compiled(name, standard_types(schema)) if schema else None
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raise `ToolError`, which names each fault, if `arguments` do not fit the schema."""
+        if self._validator is None:
+            return
+        try:
+            given = dict(arguments)
+            whole = _is_small(given)
+            faults = list(self._validator.iter_errors(given)) if whole else _first_fault(self._validator, given)
+        except Exception as error:  # noqa: BLE001 - too deep, or no JSON data: the reason is in the message
+            self._refuse([f"they cannot be read as JSON data: {describe(error)}"])
+        if faults:
+            lines = dict.fromkeys(line for fault in faults for line in _lines(fault))
+            self._refuse([*lines], whole=whole)
+
+    def _refuse(self, lines: list[str], *, whole: bool = True) -> NoReturn:
+        more = [f"and {len(lines) - FAULTS_SHOWN} more"] if len(lines) > FAULTS_SHOWN else []
+        more = more if whole else [*more, "there may be more"]
+        takes = f" Arguments of {self._name}: {', '.join(self._known)}." if self._known else ""
+        text = f"invalid arguments: {'; '.join([*lines[:FAULTS_SHOWN], *more])}.{takes}"
+        raise ToolError(text, kind=ToolErrorKind.INVALID_ARGUMENTS)
+
+
+def _is_small(arguments: object) -> bool:
+    """Whether arguments have so few values and characters that all mistakes are looked for."""
+    values, chars = 0, 0
+    left = [arguments]
+    while left and values <= MOST_VALUES and chars <= MOST_CHARS:
+        one = left.pop()
+        values += 1
+        if isinstance(one, str):
+            chars += len(one)
+        elif isinstance(one, Mapping):
+            left += [*islice(one, MOST_VALUES), *islice(one.values(), MOST_VALUES)]
+            values += len(one) // MOST_VALUES * MOST_VALUES
+        elif isinstance(one, list | tuple):
+            left += islice(one, MOST_VALUES)
+            values += len(one) // MOST_VALUES * MOST_VALUES
+    return not left and values <= MOST_VALUES and chars <= MOST_CHARS
+
+
+def _first_fault(validator: jsonschema_rs.Validator, arguments: object) -> list[jsonschema_rs.ValidationError]:
+    import jsonschema_rs as rs  # noqa: PLC0415 - it is loaded already
+
+    try:
+        validator.validate(arguments)
+    except rs.ValidationError as fault:
+        return [fault]
+    return []
+
+
+def argument_check(name: str, schema: Mapping[str, Any], own: Callable[[Mapping[str, Any]], object] | None) -> Any:
+    """The check of a tool's arguments: its schema, then the check `own` of the tool itself."""
+    check = ArgumentSchema(name, schema).check
+    if own is None:
+        return check
+
+    def both(arguments: Mapping[str, Any]) -> None:
+        check(arguments)
+        own(arguments)
+
+    return both
+
+
+def _compiled(name: str, schema: dict[str, Any]) -> jsonschema_rs.Validator:
+    import jsonschema_rs as rs  # noqa: PLC0415 - 20 ms, which a program without such tools need not wait
+
+    options: dict[str, Any] = {
+        "mask": _PLACE,
+        "retriever": _not_fetched,
+        "validate_formats": True,
+        "pattern_options": rs.FancyRegexOptions(backtrack_limit=BACKTRACKS),
+    }
+    try:
+        return rs.validator_for(schema, **options)
+    except Exception as error:  # noqa: BLE001 - a schema of somebody else's may be anything
+        bare = {key: value for key, value in schema.items() if key != "$schema"}
+        for older in (rs.Draft202012Validator, rs.Draft4Validator):
+            try:
+                return older(bare, **options)
+            except Exception:  # noqa: BLE001, S112 - the first reason is the one to tell
+                continue
+        why = _clipped(message_of(error).partition("\n\n")[0].replace(_PLACE, "a part of it"))
+        raise UnusableSchema(f"the schema of the tool {name!r} is no JSON schema: {why}") from None
+
+
+def _not_fetched(uri: str) -> NoReturn:
+    raise ConfigError(f"{uri} is another document, and a schema is never fetched; write it into $defs")
+
+
+def _lines(fault: jsonschema_rs.ValidationError, within: str = "") -> Iterator[str]:
+    """One fault in words, each with its place."""
+    what: Any = fault.kind
+    place = [str(part) for part in fault.instance_path]
+    match what.name:
+        case "required":
+            yield f"{'.'.join([*place, str(what.property)])}: is required"
+        case "additionalProperties" | "unevaluatedProperties":
+            for name in what.unexpected:
+                yield f"{_clipped('.'.join([*place, str(name)]))}: is not known"
+        case "falseSchema" if not place:  # `additionalProperties: false` where no property is declared
+            yield "arguments: none are known"
+        case "anyOf" | "oneOf" if getattr(what, "context", None):
+            branches = [line for branch in what.context for line in list(_lines(branch[0], "form"))[:1] if branch]
+            shown = " or ".join(dict.fromkeys(branches[:_BRANCHES_SHOWN]))
+            yield _clipped(f"{'.'.join(place) or 'arguments'}: fits none of its forms: {shown}")
+        case _:
+            said = fault.message.replace(_PLACE, excerpt(fault.instance))
+            yield _clipped(said if within and not place else f"{'.'.join(place) or 'arguments'}: {said}")
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= FAULT_CHARS else f"{text[: cut_before(text, FAULT_CHARS)]}..."

@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol
 
 import anyio.lowlevel
 
-from monitor.calls import ApprovalRequest, CallRecord, CallState
 from monitor.chunks import ToolCall
+from monitor.messages import ApprovalRequest, CallRecord, CallState
 from monitor.tools.base import ToolContext
 from monitor.tools.registry import ToolEntry
 

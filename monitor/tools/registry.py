@@ -15,9 +15,8 @@ from monitor._util.argument_checks import with_context
 from monitor._util.explained_options import explained
 from monitor.errors import ConfigError
 from monitor.models import ToolSpec
-from monitor.tools.argument_schemas import UnusableSchema, argument_check
 from monitor.tools.base import Tool, ToolContext, ToolTraits, check_name, excerpt, traits_of
-from monitor.tools.functions import as_tool
+from monitor.tools.functions import UnusableSchema, argument_check, as_tool
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from monitor._util.lazy import LazyModule
 from monitor.errors import AdapterError, MissingExtra
-from monitor.transcripts.entries import ReadReport
+from monitor.transcripts.base import ReadReport
 
 if TYPE_CHECKING:
     import gzip

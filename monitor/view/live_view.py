@@ -15,12 +15,10 @@ try:
 except ImportError:
     raise MissingExtra("rich", "cli") from None
 
+from monitor.chunks import Price
 from monitor.events import ApprovalAnswered, ApprovalRequested, Envelope, Paused, Resumed, RunStarted, RunTerminated
 from monitor.outcome import Outcome
-from monitor.usage import Price
-from monitor.view.input_line import InputLine
-from monitor.view.run_ending import results, style, title, used, why
-from monitor.view.status import Status
+from monitor.view.status import InputLine, Status, results, style, title, used, why
 from monitor.view.terminal import PLAIN_COLUMNS, SafeConsole, card, columns, is_unbounded
 from monitor.view.transcript import Transcript
 

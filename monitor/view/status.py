@@ -4,20 +4,124 @@ outermost ones as bars.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from monitor import events
-from monitor.chunks import ReasoningDelta, TextDelta, ToolCall
+from monitor._util.codec import to_plain
+from monitor.chunks import Price, ReasoningDelta, TextDelta, ToolCall, Usage
+from monitor.errors import TerminateReason
 from monitor.events import Envelope
+from monitor.messages import SteerKind
 from monitor.outcome import Outcome
 from monitor.sinks.descriptions import call_in_words
-from monitor.usage import Price, Usage
-from monitor.view.run_ending import count, failed
-from monitor.view.terminal import on_one_line
+from monitor.verdicts import Detection
+from monitor.view.terminal import on_one_line, printable
+
+# --------------------------------------------------------------------------------------------------
+# The ending of a run in words and as rows of a card.
+
+EXCERPT_CHARS: Final = 70
+FAILURES: Final = frozenset(
+    {
+        TerminateReason.RATE_LIMITED,
+        TerminateReason.PROMPT_TOO_LONG,
+        TerminateReason.COMPACTION_INEFFECTIVE,
+        TerminateReason.BLOCKED,
+        TerminateReason.INVALID_STREAM,
+        TerminateReason.TRUNCATED,
+        TerminateReason.ERROR,
+    }
+)
+"""Reasons that are failures: of the provider, or of a part that crashed."""
+
+
+def title(outcome: Outcome) -> str:
+    """The title of a card about the end."""
+    if outcome.ok:
+        return "goal reached"
+    if outcome.reason is TerminateReason.TERMINATED:
+        return "given up by the model"
+    if outcome.reason is TerminateReason.PAUSED:
+        return "waits for an approval"
+    if outcome.reason is TerminateReason.WORKER_STOPPING:
+        return "goes on in another process"
+    return f"{'failed' if failed(outcome) else 'stopped'}: {outcome.source}"
+
+
+def failed(outcome: Outcome) -> bool:
+    """Whether the run ended by a failure, and not by a decision."""
+    return not outcome.ok and outcome.reason in FAILURES
+
+
+def why(outcome: Outcome) -> list[tuple[str, str | Text]]:
+    """The rows of a card about the end: reason, sentence, evidence."""
+    rows: list[tuple[str, str | Text]] = [
+        ("reason", Text(outcome.reason.value, style=f"bold {style(outcome)}")),
+        ("because", printable(outcome.detail)),
+    ]
+    found = outcome.evidence
+    if isinstance(found, Detection):
+        excerpt = on_one_line(found.evidence.excerpt)
+        shown = excerpt if len(excerpt) <= EXCERPT_CHARS else f"{excerpt[:EXCERPT_CHARS]}…"
+        rows.append(("evidence", Text.assemble((shown, "yellow"), f"  x {found.count}  xxh3 {found.evidence.xxhash}")))
+        unit = "tool call" if found.channel == "tools" else "character"
+        shift = 1 if found.channel == "tools" else 0  # calls are counted from 0; people count from 1
+        rows.append(
+            ("where", f"began at {unit} {found.start_offset + shift:,}, seen at {unit} {found.offset + shift:,}")
+        )
+    return rows
+
+
+def results(outcome: Outcome) -> list[tuple[str, str | Text]]:
+    """The rows about the results: outputs that were emitted, and missing ones."""
+    rows: list[tuple[str, str | Text]] = []
+    for name, value in outcome.emitted.items():
+        said = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)
+        rows.append(("" if rows else "outputs", Text.assemble((f"{on_one_line(name)} ", "cyan"), printable(said))))
+    if outcome.missing:
+        rows.append(("missing", Text(on_one_line(", ".join(outcome.missing)), style="red")))
+    if outcome.recovered_from is not None:
+        rows.append(("saved by", f"a last turn, after {outcome.recovered_from.value}"))
+    return rows
+
+
+def used(outcome: Outcome, tool_calls: int) -> str:
+    """Turns, calls, tokens, money and time."""
+    usage = outcome.usage
+    tokens = f"{usage.total_tokens:,} tokens{' (partly estimated)' if outcome.usage_estimated else ''}"
+    parts = [f"{usage.input_tokens:,} in", f"{usage.output_tokens:,} out"]
+    if usage.cached_tokens:
+        parts.insert(1, f"{usage.cached_tokens:,} of them cached")
+    if usage.reasoning_tokens:
+        parts.append(f"{usage.reasoning_tokens:,} of them thinking")
+    if summaries := outcome.compaction_usage.total_tokens:
+        parts.append(f"{summaries:,} for summaries")
+    money = [f"{outcome.cost_usd:.4f} USD" if outcome.cost_usd is not None else "cost unknown"]
+    did = [count(outcome.turns, "turn"), count(tool_calls, "tool call"), f"{tokens}: {', '.join(parts)}"]
+    return "; ".join([*did, *money, f"{outcome.elapsed_s:.1f} s"])
+
+
+def style(outcome: Outcome) -> str:
+    """The colour of the card of an ending."""
+    return "green" if outcome.ok else "red"
+
+
+def ms(seconds: float) -> str:
+    """The number of seconds as milliseconds."""
+    return f"{seconds * 1000:.1f} ms"
+
+
+def count(number: int, noun: str, nouns: str | None = None) -> str:
+    """The number with its noun: `1 turn`, `2 turns`. `nouns`: a plural without a bare `s`."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
 
 BAR: Final = 12
 """A bar is this many columns wide."""
@@ -279,3 +383,70 @@ def _number(value: float, limit: float, source: str) -> str:
 def name_of(envelope: Envelope) -> str:
     """The name of a run, for people."""
     return on_one_line(envelope.agent or (envelope.run[:8] if envelope.parent else "run"))
+
+
+# --------------------------------------------------------------------------------------------------
+# A line at the bottom of a live view, in which a person writes to the run.
+
+Send: TypeAlias = Callable[[str, SteerKind, bool], object]
+"""Takes a text, when it enters the run, and whether the present stream is ended for it."""
+
+WAYS: Final[tuple[tuple[str, SteerKind, bool], ...]] = (
+    ("say", "steer", False),
+    ("now", "steer", True),
+    ("later", "follow_up", False),
+)
+"""The ways to say something, which Tab goes through: the word that is shown, and what it means."""
+_SEQUENCE: Final = re.compile("\x1b(?:[\\[O][0-9;]*[A-Za-z~]?|.)?")
+"""A key without a character, such as an arrow. It does nothing."""
+
+
+class InputLine:
+    """What a person has typed so far. Enter sends it, Tab changes when the run gets it, Ctrl-U
+    clears it, Ctrl-W removes a word.
+    """
+
+    def __init__(self) -> None:
+        self.send: Send = lambda *_: None
+        self.opens: Callable[[], object] = lambda: None
+        """Is called when the line is shown: keys belong to it from now on."""
+        self.closes: Callable[[], object] = lambda: None
+        """Is called when the line is hidden: somebody else may read the keys."""
+        self.text = ""
+        self._way = 0
+
+    def feed(self, keys: str) -> None:
+        """Take in what was typed."""
+        for key in _SEQUENCE.sub("", keys):
+            match key:
+                case "\r" | "\n":
+                    text, self.text = self.text.strip(), ""
+                    if text:
+                        _, kind, now = WAYS[self._way]
+                        self._way = 0
+                        self.send(text, kind, now)
+                case "\t":
+                    self._way = (self._way + 1) % len(WAYS)
+                case "\x7f" | "\b":
+                    self.text = self.text[:-1]
+                case "\x15":
+                    self.text = ""
+                case "\x17":
+                    self.text = self.text[: len(self.text.rstrip()) - len(_last_word(self.text))]
+                case _ if key.isprintable():
+                    self.text += key
+                case _:
+                    pass
+
+    def shown(self, width: int) -> Text:
+        """The line in at most `width` columns: of a long text its end."""
+        way = f"{WAYS[self._way][0]} > "
+        room, text = max(1, width - cell_len(way) - 1), self.text
+        while cell_len(text) > room:
+            text = text[1:]
+        return Text.assemble((way, "bold cyan"), text, ("_", "dim"), no_wrap=True)
+
+
+def _last_word(text: str) -> str:
+    words = text.split()
+    return words[-1] if words else ""

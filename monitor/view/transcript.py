@@ -28,9 +28,8 @@ from monitor.events import (
 )
 from monitor.outcome import Outcome
 from monitor.sinks.descriptions import DESCRIPTIONS, Severity, attempt_in_words, call_in_words, for_people
-from monitor.sinks.lines import line_of
-from monitor.view.run_ending import failed
-from monitor.view.status import name_of
+from monitor.sinks.log import line_of
+from monitor.view.status import failed, name_of
 from monitor.view.terminal import LiveText, columns, is_unbounded, on_one_line
 
 _MARKS: Final[Mapping[Severity, tuple[str, str]]] = {

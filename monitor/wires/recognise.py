@@ -9,12 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from monitor.errors import ConfigError
-from monitor.wires.anthropic import signs as anthropic
-from monitor.wires.chat import signs as chat
-from monitor.wires.forms import Form
-from monitor.wires.gemini import signs as gemini
-from monitor.wires.plain import is_one_of
-from monitor.wires.responses import signs as responses
+from monitor.wires import anthropic, chat, gemini, responses
+from monitor.wires.fields import Form, is_one_of
 
 Record: TypeAlias = Mapping[str, Any]
 

@@ -26,14 +26,12 @@ from hypothesis import strategies as st
 
 from monitor import chunks, events, messages, models, outcome, state, usage, verdicts
 from monitor._util.codec import Codec, tag_of, to_plain
-from monitor.chunks import CHUNK_TYPES, TextDelta, ToolCall, chunk_codec
-from monitor.errors import RecordedError
+from monitor.chunks import CHUNK_TYPES, Price, TextDelta, ToolCall, chunk_codec
+from monitor.errors import RecordedError, TerminateReason
 from monitor.events import EVENT_TYPES, event_codec
 from monitor.messages import AssistantMessage, Reasoning, Text, UserMessage, message_codec
 from monitor.models import Retries
 from monitor.outcome import Outcome, Turn, outcome_codec, turn_codec
-from monitor.reasons import TerminateReason
-from monitor.usage import Price
 from monitor.verdicts import Detection, Evidence, Met, Stop, detection_codec, verdict_codec
 from tests.examples import FEWER_EACH
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.cuts import cut_after, cut_before
+from monitor._util.text import cut_after, cut_before
 
 SEQUENCES = ["\x1b[31m", "\x1b[0m", "\x1b[38;5;208m", "\x1b]0;a title\x07", "\x1b]8;;http://x\x1b\\", "\x1b(B", "\x1bM"]
 PIECES = st.lists(st.sampled_from(["a", "\n", "漢", "\ud83d\ude00", *SEQUENCES]), max_size=12)

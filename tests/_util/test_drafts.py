@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from monitor._util.drafts import frozen
-from monitor.outcome import Outcome, OutcomeDraft, Turn, TurnDraft
-from monitor.reasons import TerminateReason
-from monitor.state import RunState, StateDraft
-from monitor.usage import Usage
+from monitor._util.part_options import frozen
+from monitor.chunks import Usage
+from monitor.errors import TerminateReason
+from monitor.outcome import Outcome, OutcomeDraft, RunState, StateDraft, Turn, TurnDraft
 
 MOMENT = RunState(turns=3, usage=Usage(1, 2), phase="streaming")
 TURN = Turn(number=3, text="words", text_chars=5, usage=Usage(1, 2))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.quoting import ENDING_CHARS, OPENING_CHARS, quoted, quoted_data
+from monitor._util.text import ENDING_CHARS, OPENING_CHARS, quoted, quoted_data
 
 ANY_TEXT = st.text(st.characters(), max_size=600)  # lone surrogates and controls too
 

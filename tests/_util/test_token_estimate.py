@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.token_estimate import MOST_EIGHTHS_PER_CHAR, eighths_of_tokens, estimate_tokens
+from monitor._util.text import MOST_EIGHTHS_PER_CHAR, eighths_of_tokens, estimate_tokens
 
 ANY_TEXT = st.text(st.characters(), max_size=60)
 

@@ -13,11 +13,11 @@ import anyio
 
 import monitor
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult
-from monitor.core.reply_parts import MessageBuilder
-from monitor.harness import Watch
+from monitor.core.turn import MessageBuilder
+from monitor.guard import Watch
 from monitor.messages import AssistantMessage, Message
 from monitor.models import ErrorKind, Model, ModelRequest
-from monitor.testing.base_steps import Event, Reply, Script
+from monitor.testing.openai_steps import Event, Reply, Script
 from monitor.testing.servers.local_server import LocalServer, Scripts
 
 Failure: TypeAlias = tuple[Sequence[Any], ErrorKind] | tuple[Sequence[Any], ErrorKind, int | None, str | None]

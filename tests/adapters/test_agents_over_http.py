@@ -17,7 +17,7 @@ from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, ScriptedSt
 from monitor.testing import anthropic_steps as anthropic
 from monitor.testing import gemini_steps as gemini
 from monitor.testing import openai_steps as openai
-from monitor.testing.base_steps import Repeat
+from monitor.testing.openai_steps import Repeat
 from tests.adapters.anthropic.sdk import ASKED
 from tests.adapters.anthropic.sdk import sdk as anthropic_sdk
 from tests.adapters.google.sdk import sdk as google_sdk

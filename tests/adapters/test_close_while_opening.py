@@ -14,7 +14,7 @@ import pytest
 import monitor
 from monitor.adapters.adapter import responses_behind
 from monitor.testing import FakeClock
-from monitor.testing.base_steps import Send, Stall
+from monitor.testing.openai_steps import Send, Stall
 from monitor.testing.servers.local_server import LocalServer
 from tests.adapters.google.provider import GOOGLE
 from tests.adapters.openai.provider import OPENAI
@@ -53,14 +53,14 @@ async def _gone(server: LocalServer, outcome: monitor.Outcome) -> None:
     await server.wait_closed_async()
 
 
-async def _read(watch: monitor.harness.Watch[Any]) -> monitor.Outcome:
+async def _read(watch: monitor.guard.Watch[Any]) -> monitor.Outcome:
     async with watch as watched:
         async for _ in watched:
             pass
     return watch.outcome
 
 
-async def _read_until_aborted(watch: monitor.harness.Watch[Any], moment: anyio.Event) -> monitor.Outcome:
+async def _read_until_aborted(watch: monitor.guard.Watch[Any], moment: anyio.Event) -> monitor.Outcome:
     async def abort() -> None:
         await moment.wait()
         watch.abort("enough")

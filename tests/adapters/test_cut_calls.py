@@ -20,7 +20,7 @@ from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import Chunk, ToolCall
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing.base_steps import Cut, Raw, Script, to_json
+from monitor.testing.openai_steps import Cut, Raw, Script, to_json
 from monitor.testing.servers.anthropic_server import LocalAnthropic
 from monitor.testing.servers.gemini_server import LocalGemini
 from monitor.testing.servers.local_server import LocalServer, Scripts

@@ -11,7 +11,7 @@ import pytest
 
 import monitor
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing.base_steps import Stall
+from monitor.testing.openai_steps import Stall
 from tests.adapters.provider import Provider
 from tests.adapters.providers import each_provider, sdk_test, warnings
 

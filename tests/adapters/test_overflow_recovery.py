@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.compaction.summaries.templates import CHECKPOINT
+from monitor.context.compaction.templates import CHECKPOINT
 from monitor.context.cut import KeepTokens
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing.base_steps import Reply, Script
 from monitor.testing.gemini_steps import error_reply as gemini_error
+from monitor.testing.openai_steps import Reply, Script
 from monitor.testing.servers.local_server import ReceivedRequest
 from tests.adapters.google import sdk as google_sdk
 from tests.adapters.provider import Provider

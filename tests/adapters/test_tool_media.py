@@ -16,7 +16,7 @@ from monitor.adapters import to_form
 from monitor.adapters.google.model import to_contents
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import ClipResults, DropMedia, Form, PruneResults, read_history, repair, validate
-from monitor.context.measure.tokens import message_tokens
+from monitor.context.tokens import message_tokens
 from monitor.testing.gemini_steps import events_of
 from monitor.testing.servers.gemini_server import LocalGemini
 from monitor.tools.registry import Registry

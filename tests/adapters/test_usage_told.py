@@ -12,7 +12,7 @@ import pytest
 import monitor
 from monitor.chunks import ReasoningDelta, StreamRetried, UsageReport
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing.base_steps import Stall
+from monitor.testing.openai_steps import Stall
 from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.google.sdk import sdk_warnings
 from tests.adapters.openai import sdk as openai_sdk
@@ -86,7 +86,7 @@ ENDS: list[tuple[str, str, Sequence[Any]]] = [
 ]
 
 
-async def watched(wire: Wire, events: Sequence[Any]) -> monitor.harness.Watch[Any]:
+async def watched(wire: Wire, events: Sequence[Any]) -> monitor.guard.Watch[Any]:
     """The run over the SDK's objects of these events."""
 
     async def objects() -> Any:

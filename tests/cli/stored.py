@@ -13,7 +13,7 @@ import monitor
 from monitor.adapters.replay.stream import RecordedChunk, write_chunks
 from monitor.chunks import Chunk, TextDelta, TurnFinished
 from monitor.cli.app import app
-from monitor.reasons import FinishReason
+from monitor.errors import FinishReason
 from monitor.sessions import SQLiteSession
 from monitor.testing import ScriptedModel, call
 

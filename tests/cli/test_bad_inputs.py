@@ -17,7 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.cli.render.progress import progress
+from monitor.cli.render.scan_report import progress
 
 SAMPLE = Path(__file__).parents[2] / "fixtures/readers/claude-code/4c289ca8-f8bb-4588-8400-88b78beb784d.jsonl.gz"
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from monitor.chunks import Usage
 from monitor.conditions import (
     AllOf,
     AnyOf,
@@ -35,10 +36,8 @@ from monitor.conditions import (
     ToolCalled,
     condition_from_dict,
 )
-from monitor.errors import ConfigError
-from monitor.reasons import TerminateReason
-from monitor.state import Phase, RunState
-from monitor.usage import Usage
+from monitor.errors import ConfigError, TerminateReason
+from monitor.outcome import Phase, RunState
 from monitor.verdicts import Met, Stop
 
 TRUE = Predicate(lambda state: True, name="yes")

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from monitor.chunks import TextDelta, TurnFinished
 from monitor.conditions import AllOf, AnyOf, Condition, FirstChunkTimeout, IdleTimeout, MaxToolCalls, Not, Timeout
-from monitor.conditions.deadlines import ROUNDING_S
+from monitor.conditions.limits import ROUNDING_S
 from monitor.core.run import RunCore
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, FinishReason, TerminateReason
+from monitor.outcome import Phase, RunState
 from monitor.policy import ObserveOnly
-from monitor.reasons import FinishReason, TerminateReason
-from monitor.state import Phase, RunState
 from monitor.verdicts import Stop
 
 PHASES: tuple[Phase, ...] = get_args(Phase)

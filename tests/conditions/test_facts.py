@@ -16,9 +16,8 @@ from monitor.conditions import (
     Timeout,
     ToolCalled,
 )
-from monitor.errors import ConfigError
-from monitor.reasons import TerminateReason
-from monitor.state import RunState
+from monitor.errors import ConfigError, TerminateReason
+from monitor.outcome import RunState
 
 
 def many_calls(state: RunState) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, get_args
 import pytest
 
 import monitor
+from monitor.chunks import Usage
 from monitor.conditions import (
     Condition,
     CostLimit,
@@ -15,10 +16,8 @@ from monitor.conditions import (
     MaxTurns,
     TokenLimit,
 )
-from monitor.errors import ConfigError
-from monitor.reasons import TerminateReason
-from monitor.state import Phase, RunState
-from monitor.usage import Usage
+from monitor.errors import ConfigError, TerminateReason
+from monitor.outcome import Phase, RunState
 from monitor.verdicts import VETO, Stop
 
 PHASES: tuple[Phase, ...] = get_args(Phase)

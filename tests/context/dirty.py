@@ -10,7 +10,7 @@ from monitor import AssistantMessage, Media, Text, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import RawMessage
 from monitor.messages import Message, Reasoning
-from monitor.wires.raw import Unread
+from monitor.wires.fields import Unread
 
 IDS = st.sampled_from(["", " ", "a", "b", "call_0", "call_1", "toolu_01", "fc|x", "é", "x" * 41, "y" * 70])
 NAMES = st.sampled_from(["look", "look", "write", "", " ", " look ", "fs.read", "web search!", "9lives", "n" * 80])

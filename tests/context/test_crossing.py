@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import AssistantMessage, Text, UserMessage
-from monitor._util.signatures import REDACTED, goes_to, mark, origin
+from monitor._util.part_options import REDACTED, goes_to, mark, origin
 from monitor.adapters.anthropic.model import to_messages as to_anthropic
 from monitor.adapters.google.model import to_contents
 from monitor.adapters.openai.request_messages import to_input

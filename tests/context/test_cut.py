@@ -14,8 +14,8 @@ from monitor import AssistantMessage, ConfigError, Text
 from monitor.chunks import ToolCall
 from monitor.context import CutPoint, cut_by_turns
 from monitor.context.cut import KeepNewTurns, KeepShare, KeepTokens
-from monitor.context.measure.tokens import MESSAGE_TOKENS
-from monitor.context.turns import COMPACTION
+from monitor.context.history import COMPACTION
+from monitor.context.tokens import MESSAGE_TOKENS
 from monitor.messages import Message, Reasoning
 from tests.context.talk import IMAGE, ran, said, tokens, user
 

@@ -11,13 +11,10 @@ import pytest
 
 from monitor import UserMessage
 from monitor.context import History, repair
-from monitor.context.reduce.media import DropMedia, without_media
-from monitor.context.reduce.prune import PruneArguments, PruneResults
-from monitor.context.reduce.reduction import Reducer
-from monitor.context.reduce.truncate import ClipResults
+from monitor.context.reduce import ClipResults, DropMedia, PruneArguments, PruneResults, Reducer, without_media
 from monitor.messages import Message, Text, message_codec
 from monitor.sessions.nodes import message, said_codec
-from monitor.wires.forms import Form
+from monitor.wires.fields import Form
 from tests.context.talk import IMAGE, ran, said
 
 META = {"agent": "build", "model": "m", "format": {"type": "json"}, "tools": ["read"], "system": "Go."}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitor.context import History, HistoryEdit, KeepTurns, cut_by_turns, head_of, propose_edit
-from monitor.context.turns import COMPACTION, user_turns
+from monitor.context.history import COMPACTION, user_turns
 from tests.context.talk import ran, said, user
 
 TALK = (user("a"), ran("x"), said("A"), user("b"), user("c"), said("C"))

@@ -16,6 +16,7 @@ from typing import get_args
 import pytest
 
 import monitor.conditions
+from monitor.chunks import Usage
 from monitor.conditions import (
     AllOf,
     AnyOf,
@@ -37,10 +38,9 @@ from monitor.conditions import (
     ToolCalled,
     condition_from_dict,
 )
-from monitor.conditions.usage_limits import DefaultLimits
-from monitor.reasons import TerminateReason
-from monitor.state import Phase, RunState
-from monitor.usage import Usage
+from monitor.conditions.limits import DefaultLimits
+from monitor.errors import TerminateReason
+from monitor.outcome import Phase, RunState
 from monitor.verdicts import Met, Stop, verdict_codec
 
 

@@ -34,7 +34,7 @@ from monitor.chunks import (
 )
 from monitor.detectors import Detector, default_detectors
 from monitor.detectors.detector import is_channel_detector
-from monitor.reasons import FinishReason
+from monitor.errors import FinishReason
 from monitor.testing import rechunk
 from monitor.verdicts import Detection, detection_codec
 

@@ -19,7 +19,7 @@ from monitor.errors import ConfigError, MissingExtra
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind
 from monitor.testing import FakeClock
-from monitor.testing.base_steps import Cut, Repeat, Reply, Stall
+from monitor.testing.openai_steps import Cut, Repeat, Reply, Stall
 from tests.adapters.histories import ask, user
 from tests.adapters.provider import Provider, called, watched
 from tests.adapters.providers import PROVIDERS, each_provider, each_transport, sdk_test, warnings

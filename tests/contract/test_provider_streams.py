@@ -17,7 +17,7 @@ import pytest
 import monitor
 from monitor.models import ErrorKind, ModelError
 from monitor.testing import FakeClock
-from monitor.testing.base_steps import Pause, Repeat, Reply, Stall
+from monitor.testing.openai_steps import Pause, Repeat, Reply, Stall
 from tests.adapters.provider import Provider, watched
 from tests.adapters.providers import PROVIDERS, STREAMS, each_provider, each_stream, each_transport, sdk_test, warnings
 

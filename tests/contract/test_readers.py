@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from monitor.transcripts import source as parsers
-from monitor.transcripts.entries import Began, CompactionSeen, Ended, ReadReport, Said, TranscriptEntry, collected
+from monitor.transcripts.base import Began, CompactionSeen, Ended, ReadReport, Said, TranscriptEntry, collected
 from monitor.transcripts.readers.base import TranscriptReader
 from monitor.transcripts.readers.registry import READERS, reader_of
 from monitor.transcripts.source import Source

@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.calls import ApprovalAnswer, CallLedger, CallState
 from monitor.chunks import TextDelta, ToolCall, ToolResult
 from monitor.errors import ConfigError, StoreError
 from monitor.events import Nudged, PlanUpdated
-from monitor.messages import AssistantMessage, Text, UserMessage
+from monitor.messages import ApprovalAnswer, AssistantMessage, CallLedger, CallState, Text, UserMessage
 from monitor.sessions import (
     ACTIVE,
     ApprovalState,
@@ -429,7 +428,7 @@ STATES = list(CallState)
 
 @pytest.mark.parametrize("before", STATES)
 async def test_its_steps_of_a_call_are_those_of_the_ledger_in_memory(opened: Any, before: Any):
-    from monitor.tools.calls.ledger import InMemoryLedger
+    from monitor.tools.calls.call_records import InMemoryLedger
 
     async with opened() as session:
         memory = InMemoryLedger()

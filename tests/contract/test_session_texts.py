@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.calls import ApprovalAnswer
 from monitor.chunks import TextDelta
 from monitor.errors import ConfigError, SessionDamaged, StoreError
 from monitor.events import Nudged
+from monitor.messages import ApprovalAnswer
 from monitor.sessions import (
     Changes,
     InMemorySession,

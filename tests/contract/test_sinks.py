@@ -23,8 +23,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from pydantic import BaseModel, model_serializer
 
 import monitor.sinks
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
-from monitor.chunks import TextDelta, ToolCall, ToolResult
+from monitor.chunks import AskCost, TextDelta, ToolCall, ToolResult
+from monitor.errors import CompactionFailure, CompactionReason, TerminateReason
 from monitor.events import (
     EVENT_TYPES,
     AbortRequested,
@@ -86,13 +86,11 @@ from monitor.events import (
     WindowWarning,
     event_codec,
 )
-from monitor.messages import Repair, RepairKind, SteerMessage
+from monitor.messages import ApprovalAnswer, ApprovalRequest, CallRecord, Repair, RepairKind, SteerMessage
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
-from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.sinks import FanOut, JsonlSink, LogSink, MemorySink, OtelSink, line_of
 from monitor.sinks.otel.run_spans import RunSpans
-from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, FleetFinding, Judgement, Stop
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.chunks import UsageReport
+from monitor.chunks import Usage, UsageReport
 from monitor.core.counters import Counters, ErrorStreak
 from monitor.core.limits import Spending
 from monitor.core.turn import TurnTally
-from monitor.state import RunState
-from monitor.usage import Usage
+from monitor.outcome import RunState
 
 
 def seen(counters: Counters, now: float, *, void: bool = False, waiting_since: float | None = None) -> RunState:

@@ -10,11 +10,9 @@ import pytest
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.core.detector_bank import DetectorBank
 from monitor.detectors import ContentRepetition, default_detectors
-from monitor.detectors.calls.default_calls import OF_CALLS
-from monitor.detectors.defaults import of_text
+from monitor.detectors.defaults import OF_CALLS, of_text
 from monitor.detectors.detector import MadeLate
-from monitor.errors import ConfigError
-from monitor.reasons import FinishReason
+from monitor.errors import ConfigError, FinishReason
 
 DONE = TurnFinished(FinishReason.DONE)
 TALK: list[Chunk] = [DONE, StreamRetried("cut"), DONE]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.core.ending import StreamEnd, outcome_of
+from monitor.core.ending import StreamEnd, outcome_of, undecided_end
 from monitor.core.limits import Spending
-from monitor.core.run_goal import undecided_end
+from monitor.errors import TerminateReason
 from monitor.goal.goal import Goal
 from monitor.goal.outputs import Outputs
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
 from monitor.verdicts import Stop
 
 Reason = TerminateReason

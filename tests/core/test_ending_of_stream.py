@@ -7,9 +7,9 @@ import pytest
 from monitor.chunks import TurnFinished
 from monitor.core.ending import SPOKEN_OVER, StreamEnd, end_of, ended, failed, left
 from monitor.core.turn import TurnTally
+from monitor.errors import FinishReason, TerminateReason
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Turn
-from monitor.reasons import FinishReason, TerminateReason
 from tests.core.finding import LOOP
 
 TOO_MANY = ModelError(ErrorKind.RATE_LIMITED, "slow down", status=429)

@@ -5,15 +5,13 @@ import json
 
 import pytest
 
-from monitor.calls import ApprovalRequest
-from monitor.chunks import TextDelta, ToolCall
+from monitor.chunks import AskCost, TextDelta, ToolCall, Usage
 from monitor.core import inputs
 from monitor.core.inputs import CoreInput, InputNote, LoggedInput, RecordedJudge, facts_of, input_from, joined, split
 from monitor.core.run import RunCore
-from monitor.errors import RecordedError
+from monitor.errors import RecordedError, TerminateReason
+from monitor.messages import ApprovalRequest
 from monitor.models import ErrorKind, ModelError
-from monitor.reasons import TerminateReason
-from monitor.usage import AskCost, Usage
 from monitor.verdicts import Judgement, Stop
 from tests.core.finding import LOOP
 

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from monitor.budget import Budget
+from monitor.chunks import Usage
 from monitor.conditions import Condition, FirstChunkTimeout, IdleTimeout, MaxTurns, Timeout, TokenLimit
-from monitor.conditions.deadlines import silence_limits
+from monitor.conditions.limits import silence_limits
 from monitor.core.limits import ASK_AGAIN_S, Limits
-from monitor.reasons import TerminateReason
-from monitor.state import RunState
-from monitor.usage import Usage
+from monitor.errors import TerminateReason
+from monitor.outcome import RunState
 from monitor.verdicts import Stop
 
 OVERSPENT = Stop(TerminateReason.TOKEN_LIMIT, "the budget is used up", "Budget")

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.token_estimate import MOST_EIGHTHS_PER_CHAR, eighths_of_tokens
+from monitor._util.text import MOST_EIGHTHS_PER_CHAR, eighths_of_tokens
 from monitor.budget import Account, Budget
+from monitor.chunks import Price, Usage
 from monitor.conditions import (
     AllOf,
     AnyOf,
@@ -23,8 +24,7 @@ from monitor.conditions import (
     TokenLimit,
 )
 from monitor.core.limits import BUDGET_LOOK_TOKENS, Schedule
-from monitor.state import RunState
-from monitor.usage import Price, Usage
+from monitor.outcome import RunState
 
 READING = RunState(elapsed_s=10, phase="streaming", stream_started_s=7, waiting_since_s=8)
 

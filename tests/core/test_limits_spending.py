@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from monitor.budget import Budget
+from monitor.chunks import NO_USAGE, AskCost, Price, Usage
 from monitor.core.limits import Spending
-from monitor.reasons import TerminateReason
-from monitor.usage import NO_USAGE, AskCost, Price, Usage
+from monitor.errors import TerminateReason
 
 TURN = Usage(input_tokens=80, output_tokens=20, total_tokens=100)
 PRICE = Price(input=1.0, output=10.0)

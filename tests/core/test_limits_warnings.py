@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.budget import Account, Budget
+from monitor.chunks import Usage
 from monitor.conditions import Condition, CostLimit, IdleTimeout, MaxToolCalls, MaxTurns, Timeout, TokenLimit
 from monitor.core.limits import Limits, Warner
 from monitor.events import LimitWarning, event_codec
-from monitor.state import RunState
-from monitor.usage import Usage
+from monitor.outcome import RunState
 from monitor.verdicts import Met, Stop
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from monitor._util.hashing import identity
 from monitor.chunks import ReasoningDelta, ToolCall
-from monitor.core.reply_parts import LoopedText, MessageBuilder, loop_start, marker
+from monitor.core.turn import LoopedText, MessageBuilder, loop_start, marker
 from monitor.messages import Reasoning, Text
 from monitor.verdicts import Channel, Detection, Evidence
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from monitor.chunks import ToolCall
-from monitor.core.ending import StreamEnd
-from monitor.core.run_goal import RunGoal
-from monitor.core.steer_queue import SteerQueue
+from monitor.core.ending import RunGoal, SteerQueue, StreamEnd
+from monitor.errors import TerminateReason
 from monitor.goal.goal import Goal
 from monitor.goal.outputs import Outputs
 from monitor.messages import SteerMessage
 from monitor.outcome import Turn
-from monitor.reasons import TerminateReason
 from monitor.verdicts import Continue, LastTurn, Nudge, Stop, Verdict
 
 Reason = TerminateReason

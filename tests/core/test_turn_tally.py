@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.token_estimate import eighths_of_tokens, estimate_tokens
-from monitor.chunks import ToolCall, TurnFinished, UsageReport
+from monitor._util.text import eighths_of_tokens, estimate_tokens
+from monitor.chunks import ToolCall, TurnFinished, Usage, UsageReport
 from monitor.core.turn import BLOCK_PIECES, KeptText, TurnTally, keep_limit
+from monitor.errors import FinishReason, TerminateReason
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Turn
-from monitor.reasons import FinishReason, TerminateReason
-from monitor.usage import Usage
 from monitor.verdicts import Stop
 
 

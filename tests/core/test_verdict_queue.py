@@ -9,8 +9,8 @@ import pytest
 
 from monitor.core.detector_bank import PartCrash
 from monitor.core.watchers import VerdictQueue
+from monitor.errors import TerminateReason
 from monitor.policy import Ladder, StopAtFirstLoop
-from monitor.reasons import TerminateReason
 from monitor.verdicts import Continue, Detection, Nudge, Stop, Verdict
 from tests.core.finding import LOOP
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from monitor.chunks import Chunk, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import Detector
-from monitor.reasons import FinishReason
+from monitor.errors import FinishReason
 from monitor.verdicts import Detection
 
 DONE = TurnFinished(FinishReason.DONE)

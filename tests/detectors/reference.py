@@ -14,9 +14,16 @@ from itertools import pairwise
 from monitor.detectors import CountedRule, InformationRule, RecurrenceRule, TailRule, WindowRule
 from monitor.detectors.text.channel import SAME_CHARS
 from monitor.detectors.text.counted import NUMBER, value
-from monitor.detectors.text.markdown import CODE_SIGNS, speaks
-from monitor.detectors.text.structure import RUNS, is_call, is_record
-from monitor.detectors.text.text_kind import has_wide_letters, is_rows, kind_of
+from monitor.detectors.text.structure import (
+    CODE_SIGNS,
+    RUNS,
+    has_wide_letters,
+    is_call,
+    is_record,
+    is_rows,
+    kind_of,
+    speaks,
+)
 
 SIGNS_BETWEEN = {".", ",", ":", "/", "-"}
 

@@ -8,9 +8,8 @@ import random
 from collections.abc import Callable
 from itertools import islice
 
-from monitor.testing.loops import read_kinds, rounds_of
-from monitor.testing.numerals import chinese as chinese_number
-from monitor.testing.numerals import letters, roman
+from monitor.testing.loops import chinese as chinese_number
+from monitor.testing.loops import letters, read_kinds, roman, rounds_of
 from tests.detectors.made import MADE
 
 LOOPS = read_kinds(MADE / "rounds.jsonl")

@@ -25,8 +25,7 @@ from monitor.chunks import (
 )
 from monitor.detectors import SimilarMessages
 from monitor.detectors.similar_messages import DEEDS_KEPT, HEAD_CHARS
-from monitor.errors import ConfigError
-from monitor.reasons import FinishReason
+from monitor.errors import ConfigError, FinishReason
 from monitor.testing import cut, rechunk
 from monitor.verdicts import Detection
 from tests.detectors.text.test_content_repetition import FIXTURES, prose

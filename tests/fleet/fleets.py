@@ -10,11 +10,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import monitor
-from monitor.calls import CallRecord
 from monitor.chunks import ToolCall
 from monitor.errors import BudgetUnreachable, SessionNotFound
 from monitor.fleet import FleetJob, NextTurn, Receipt, Supervisors, decide, enter, take_turn
-from monitor.messages import AssistantMessage
+from monitor.messages import AssistantMessage, CallRecord
 from monitor.models import ModelRequest
 from monitor.sessions import Changes, Committed, InMemorySession, Node, SessionStore
 from monitor.shared import SQLiteBudgets

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, StoreError
 from monitor.fleet import FolderControl
+from monitor.messages import ApprovalAnswer
 
 ANSWERS = [ApprovalAnswer(id=str(n), decision="approved", reason="\ud800 why not") for n in range(2)]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor.chunks import Usage
 from monitor.errors import ConfigError, StoreError
 from monitor.fleet import Receipt
 from monitor.fleet.receipts import MAX_BYTES, MAX_NAME_CHARS
-from monitor.usage import Usage
 
 RECEIPT = Receipt(session="s" * 32, run="r" * 32, turn=1, turns=1, head="h" * 32, next="turn", reason="worker_stopping")
 names = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=MAX_NAME_CHARS)

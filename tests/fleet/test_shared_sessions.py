@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import pytest
 
-from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, SessionBusy, StoreError
 from monitor.fleet import (
     Control,
@@ -21,6 +20,7 @@ from monitor.fleet import (
     take_turn,
 )
 from monitor.fleet.jobs import job_of
+from monitor.messages import ApprovalAnswer
 from tests import databases
 from tests.fleet.fleets import Effects, supervisors
 

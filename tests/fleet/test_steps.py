@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 import monitor
-from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError, SessionBusy, StoreError
 from monitor.fleet import (
     MAX_LOSSES,
@@ -28,6 +27,7 @@ from monitor.fleet import (
 )
 from monitor.fleet.jobs import session_id
 from monitor.fleet.receipts import STUCK_WORKER
+from monitor.messages import ApprovalAnswer
 from monitor.sessions import RunStage, SessionReader, SQLiteSession
 from monitor.shared import SharedBudget, SQLiteBudgets
 from monitor.testing import FakeClock, Pause, ScriptedModel, Stall, call

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from monitor.chunks import ToolCall
+from monitor.errors import TerminateReason
 from monitor.goal.goal import Goal
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan, PlanState
-from monitor.reasons import TerminateReason
 from monitor.verdicts import Nudge, Stop
 
 Reason = TerminateReason

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
-from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
-from monitor.goal.plan import Plan
+from monitor.goal.plan import Plan, render, run_instructions
 
 # --- templates
 

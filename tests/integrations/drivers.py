@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.outcome import StoppedByGuard
 from tests.integrations.wires import ANTHROPIC, GEMINI, OPENAI, Wire
 

@@ -20,9 +20,8 @@ from google.genai import types
 
 import monitor
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
-from monitor.errors import AdapterError
+from monitor.errors import AdapterError, FinishReason
 from monitor.integrations.adk import ADKAdapter, GuardPlugin, Stopped
-from monitor.reasons import FinishReason
 from monitor.testing import LocalGemini, gemini_steps
 from tests.integrations.drivers import ADK
 from tests.integrations.programs.adk import GO, Local, client_of

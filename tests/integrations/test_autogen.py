@@ -19,9 +19,8 @@ from pydantic import BaseModel
 
 import monitor
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
-from monitor.errors import AdapterError, ConfigError
+from monitor.errors import AdapterError, ConfigError, FinishReason, TerminateReason
 from monitor.integrations.autogen import AutoGenAdapter, GuardedClient, GuardTermination, Stopped
-from monitor.reasons import FinishReason, TerminateReason
 from monitor.testing import LocalOpenAI
 from tests.integrations.programs import autogen as program
 from tests.integrations.wires import OPENAI

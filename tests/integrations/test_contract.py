@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.reasons import TerminateReason
+from monitor.errors import TerminateReason
 from tests.integrations.drivers import Driver
 from tests.integrations.wires import CHANT
 

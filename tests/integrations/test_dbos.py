@@ -12,7 +12,6 @@ import anyio
 import pytest
 import pytest_asyncio
 
-from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
 from monitor.errors import (
     ConfigError,
@@ -34,8 +33,8 @@ from monitor.fleet import (
     receipts_in,
     take_turn,
 )
-from monitor.fleet.fleet_client import RUN, TURN
-from monitor.messages import AssistantMessage
+from monitor.fleet.control import RUN, TURN
+from monitor.messages import ApprovalAnswer, AssistantMessage
 from monitor.models import ModelRequest
 from monitor.testing import Pause, Stall
 from monitor.tools import Approval
@@ -46,7 +45,7 @@ pytest.importorskip("dbos")
 
 from monitor.integrations import dbos as integration
 from monitor.integrations._common import fleet_runs
-from monitor.integrations._common.heartbeats import Heartbeats
+from monitor.integrations._common.fleet_runs import Heartbeats
 from monitor.integrations.dbos import Fleet
 
 pytestmark = pytest.mark.asyncio

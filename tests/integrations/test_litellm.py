@@ -13,9 +13,8 @@ pytest.importorskip("litellm", reason="the framework is not installed: litellm")
 import litellm
 
 import monitor
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, TerminateReason
 from monitor.integrations.litellm import LiteLLMAdapter, completion, completion_sync
-from monitor.reasons import TerminateReason
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps
 from monitor.testing.openai_steps import Repeat, Reply, call, call_piece, finish, text
 from monitor.testing.servers.local_server import LocalServer

@@ -23,8 +23,8 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.google import GoogleProvider
 
 import monitor
+from monitor.errors import TerminateReason
 from monitor.integrations.pydantic_ai import GuardedModel, PydanticAIAdapter, Stopped
-from monitor.reasons import TerminateReason
 from monitor.testing import LocalAnthropic, LocalGemini, anthropic_steps, gemini_steps
 from monitor.testing.servers.local_server import LocalServer
 from tests.adapters.google.sdk import sdk_warnings

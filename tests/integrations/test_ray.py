@@ -16,11 +16,10 @@ import pytest
 import pytest_asyncio
 
 import monitor
-from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.fleet import FolderControl, FolderSessions, Supervisors
-from monitor.messages import AssistantMessage
+from monitor.messages import ApprovalAnswer, AssistantMessage
 from monitor.models import ModelRequest
 from monitor.sessions import SQLiteSession
 from monitor.shared import SharedBudget

@@ -23,9 +23,8 @@ from strands.plugins import Plugin
 
 import monitor
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
-from monitor.errors import AdapterError, ConfigError
+from monitor.errors import AdapterError, ConfigError, FinishReason
 from monitor.integrations.strands import GuardPlugin, Stopped, StrandsAdapter
-from monitor.reasons import FinishReason
 from monitor.testing import LocalOpenAI
 from tests.integrations.programs.strands import agent_of, openai_model
 from tests.integrations.wires import CHANT, OPENAI

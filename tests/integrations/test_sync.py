@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import monitor
-from monitor.reasons import TerminateReason
+from monitor.errors import TerminateReason
 from tests.integrations.drivers import Driver
 from tests.integrations.wires import CHANT
 

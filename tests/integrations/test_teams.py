@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.testing.base_steps import Step
+from monitor.testing.openai_steps import Step
 from tests.integrations.drivers import DRIVERS, OPEN, Driver
 from tests.integrations.teams.service import Service
 

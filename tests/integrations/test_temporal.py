@@ -16,12 +16,11 @@ import pytest
 import pytest_asyncio
 
 import monitor
-from monitor.calls import ApprovalAnswer
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.fleet import MAX_LOSSES, FolderControl, FolderSessions, Supervisors, steps
 from monitor.fleet.receipts import MAX_BYTES
-from monitor.messages import AssistantMessage
+from monitor.messages import ApprovalAnswer, AssistantMessage
 from monitor.models import ModelRequest
 from monitor.sessions import RunRecord, SQLiteSession
 from monitor.shared import SharedBudget

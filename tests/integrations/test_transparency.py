@@ -203,7 +203,7 @@ async def test_an_error_of_the_service_keeps_its_cause_and_its_context():
     from pydantic_ai.providers.openai import OpenAIProvider
 
     from monitor.integrations.pydantic_ai import GuardedModel
-    from monitor.testing.base_steps import Reply
+    from monitor.testing.openai_steps import Reply
 
     seen: list[Any] = []
     with LocalOpenAI([[Reply(401, b'{"error": {"message": "no such key"}}')]]) as server:

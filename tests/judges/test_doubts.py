@@ -6,9 +6,8 @@ import monitor
 from monitor.chunks import ToolCall, ToolResult
 from monitor.detectors import StateNovelty
 from monitor.judges.doubts import CALLS_KEPT, Doubts
-from monitor.judges.judge import JudgeInput
-from monitor.judges.panel import Panel
-from monitor.judges.prompts import BEGIN, END, LOOP_INSTRUCTIONS, question
+from monitor.judges.judge import JudgeInput, Panel
+from monitor.judges.loop import BEGIN, END, LOOP_INSTRUCTIONS, question
 from monitor.outcome import Turn
 from monitor.testing import ScriptedModel
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from monitor.chunks import AskCost, Usage
 from monitor.errors import ConfigError
 from monitor.judges.judge import JudgeSchedule, checked, next_interval
-from monitor.usage import AskCost, Usage
 from monitor.verdicts import Judgement
 
 

@@ -7,8 +7,7 @@ import pytest
 import monitor
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
-from monitor.judges.judge import JudgeInput
-from monitor.judges.panel import EXCERPT_CHARS, Panel, detection_of
+from monitor.judges.judge import EXCERPT_CHARS, JudgeInput, Panel, detection_of
 from monitor.outcome import Turn
 from monitor.testing import ScriptedModel
 from monitor.verdicts import Judgement

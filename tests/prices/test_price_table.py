@@ -4,8 +4,8 @@ import datetime as dt
 
 import pytest
 
+from monitor.chunks import Price, Usage
 from monitor.prices import known_price, list_price, table_facts
-from monitor.usage import Price, Usage
 
 DAY = 86_400.0
 

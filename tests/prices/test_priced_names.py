@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.prices import list_price
-from monitor.prices.priced_names import read_name
+from monitor.prices.price_table import read_name
 
 KNOWN = {
     "claude-sonnet-4-5": (3.0, 15.0),

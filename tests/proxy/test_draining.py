@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from monitor.proxy.draining import Draining
+from monitor.proxy.accounts import Draining
 
 pytestmark = pytest.mark.anyio
 

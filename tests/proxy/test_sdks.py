@@ -17,7 +17,7 @@ from monitor import IdleTimeout
 from monitor.proxy import Proxy
 from monitor.shared import SQLiteBudgets
 from monitor.testing import FakeClock, anthropic_steps, gemini_steps, openai_steps
-from monitor.testing.base_steps import Reset, Script, Stall
+from monitor.testing.openai_steps import Reset, Script, Stall
 from monitor.testing.servers.local_server import LocalServer, Scripts
 from tests.proxy.asked import ask
 from tests.proxy.served import serving

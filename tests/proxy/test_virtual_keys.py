@@ -12,8 +12,7 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.proxy import Proxy, VirtualKey, VirtualKeys, digest_of, read_keys
-from monitor.proxy.key_file import new_key, write_keys
-from monitor.proxy.virtual_keys import RequestRate
+from monitor.proxy.keys import RequestRate, new_key, write_keys
 from monitor.shared import SQLiteBudgets
 from monitor.testing import FakeClock, LocalOpenAI
 from monitor.testing.openai_steps import Reply, finish, text

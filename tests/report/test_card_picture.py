@@ -15,10 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.cli.render import card_file
+from monitor.cli.render import files as card_file
 from monitor.report.card_picture import EDGE, HEIGHT, WIDTH, card_svg
-from monitor.transcripts.analysis.card import Card
-from monitor.transcripts.analysis.survey import SurveyedRun, survey
+from monitor.transcripts.analysis.survey import Card, SurveyedRun, survey
 from monitor.transcripts.source import Source
 from tests.report.browser import CHROMIUM
 from tests.report.test_report_page import HOSTILE, run_of

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from monitor.report.data import as_data
-from monitor.report.report_page import ReportPage, policy_of
+from monitor.report.report_page import ReportPage, as_data, policy_of
 from monitor.report.story import StoryWatcher
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source

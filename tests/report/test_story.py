@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.report.data import as_data, key_of
+from monitor.report.report_page import as_data, key_of
 from monitor.report.story import AFTER_LOOP, BEFORE_LOOP, FIRST_STEPS, LAST_STEPS, StoryRun, StoryWatcher, shown
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source

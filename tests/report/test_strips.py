@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.report.strips import CELLS, WEIGHTS, Strip, Sums
+from monitor.report.story import CELLS, WEIGHTS, Strip, Sums
 
 KINDS = st.sampled_from(sorted(WEIGHTS))
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from monitor.calls import ApprovalRequest, CallRecord, call_key
 from monitor.chunks import ToolCall, ToolResult
-from monitor.messages import AssistantMessage, Text, UserMessage
+from monitor.messages import ApprovalRequest, AssistantMessage, CallRecord, Text, UserMessage, call_key
 from monitor.sessions import Compacted, Draft, message
 
 

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.calls import ApprovalAnswer, CallState
 from monitor.errors import StoreError
-from monitor.messages import AssistantMessage
+from monitor.messages import ApprovalAnswer, AssistantMessage, CallState
 from monitor.sessions import SUPERSEDED, InMemorySession, RunStage, close_run
 from monitor.testing import ScriptedModel, call
 from monitor.tools import PendingApprovals
-from tests.harness.record.kills import Kill, KilledStore, World, agreement
+from tests.runs.record.kills import Kill, KilledStore, World, agreement
 
 pytestmark = pytest.mark.anyio
 

@@ -20,10 +20,8 @@ from monitor.errors import (
     StoreError,
 )
 from monitor.sessions import Changes, RunRecord, SessionReader, SQLiteSession, marker
-from monitor.sessions.tables.blobs import BlobFolder, blobs_path
-from monitor.sessions.tables.marked_folder import MARK
-from monitor.sessions.tables.migrations import STEPS
-from monitor.sessions.tables.schema import check_sqlite
+from monitor.sessions.tables.marked_folder import MARK, BlobFolder, blobs_path
+from monitor.sessions.tables.schema import STEPS, check_sqlite
 from tests.sessions.making import call, request, says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("AC-01")]

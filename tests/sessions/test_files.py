@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from monitor.calls import ApprovalAnswer, CallState
 from monitor.chunks import TextDelta, ToolCall
 from monitor.errors import SessionBusy, SessionDamaged, StoreError
 from monitor.events import Nudged, ToolFinished, ToolStarted, TurnEnded
+from monitor.messages import ApprovalAnswer, CallState
 from monitor.outcome import Turn
 from monitor.sessions import (
     Changes,

@@ -13,8 +13,7 @@ import pytest
 from monitor.errors import SessionBusy, SessionDamaged, SessionUnavailable
 from monitor.sessions import SessionReader, SQLiteSession, fork, remove, retain
 from monitor.sessions.lock import lock_path
-from monitor.sessions.tables.blobs import blobs_path
-from monitor.sessions.tables.marked_folder import MARK
+from monitor.sessions.tables.marked_folder import MARK, blobs_path
 from tests.sessions.making import says
 
 pytestmark = pytest.mark.anyio

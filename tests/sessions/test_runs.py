@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import monitor
-from monitor.calls import CallState
 from monitor.chunks import ToolCall
+from monitor.messages import CallState
 from monitor.sessions import SessionReader, SQLiteSession
 from monitor.testing import ScriptedModel
 

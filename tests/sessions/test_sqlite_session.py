@@ -26,7 +26,7 @@ from monitor.sessions import (
     marker,
     message,
 )
-from monitor.sessions.tables.blobs import blobs_path
+from monitor.sessions.tables.marked_folder import blobs_path
 from tests.sessions.making import assistant, result, says, summary, user
 from tests.sessions.test_faults import Failing
 

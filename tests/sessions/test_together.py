@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-from monitor.calls import ApprovalAnswer, CallState
 from monitor.errors import StoreError
 from monitor.events import Nudged
+from monitor.messages import ApprovalAnswer, CallState
 from monitor.sessions import Changes, InMemorySession, RunRecord, SessionStore, SQLiteSession, message
 from tests.sessions.making import assistant, call, request, result, says
 from tests.sessions.test_sqlite_session import slow_session

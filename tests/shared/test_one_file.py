@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import StoreError
-from monitor.shared.one_file import OneFile
+from monitor.shared.stores import OneFile
 
 
 @pytest.mark.parametrize("name", [":memory:", "counts.db"])

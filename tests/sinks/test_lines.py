@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 import monitor
-from monitor.chunks import ToolCall, ToolResult
+from monitor.chunks import AskCost, ToolCall, ToolResult
+from monitor.errors import CompactionFailure, CompactionReason
 from monitor.events import Event, ToolFinished, ToolOutput, ToolStarted
-from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.sinks import line_of
 from monitor.testing import CapturedEvents, ScriptedModel, call
-from monitor.usage import AskCost
 
 
 def nothing_new(query: str) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import structlog
 
-from monitor.chunks import ToolCall
-from monitor.errors import StoreError
+from monitor.chunks import AskCost, ToolCall
+from monitor.errors import CompactionFailure, CompactionReason, StoreError, TerminateReason
 from monitor.events import (
     AbortRequested,
     BudgetAwaited,
@@ -43,9 +43,7 @@ from monitor.events import (
 from monitor.messages import Repair, RepairKind
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
-from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.sinks import FanOut, JsonlSink, LogSink, MemorySink, Sink
-from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, FleetFinding, Stop
 
 STARTED = RunStarted(0.0, ("content_repetition",), "(timeout | idle_timeout)")

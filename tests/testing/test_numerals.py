@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.testing.numerals import NUMERALS
+from monitor.testing.loops import NUMERALS
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished
-from monitor.errors import ConfigError
-from monitor.reasons import FinishReason
+from monitor.errors import ConfigError, FinishReason
 from monitor.testing import cut, rechunk
 
 SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(any)

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monitor
-from monitor.calls import ApprovalAnswer
-from monitor.errors import ToolError
+from monitor.errors import ToolError, ToolErrorKind
+from monitor.messages import ApprovalAnswer
 from monitor.models import ToolSpec
-from monitor.reasons import ToolErrorKind
 from monitor.testing import ScriptedModel, call
 from monitor.tools import DiscoveredTools, McpServer, Registry, ToolGroup, ToolWarning, carry_out
-from monitor.tools.argument_schemas import FAULT_CHARS, FAULTS_SHOWN, ArgumentSchema, UnusableSchema
+from monitor.tools.functions import FAULT_CHARS, FAULTS_SHOWN, ArgumentSchema, UnusableSchema
 
 pytestmark = pytest.mark.feature("GT-05")
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 import monitor
-from monitor.tools.docstrings import read_docstring
+from monitor.tools.functions import read_docstring
 
 NAMES = ("city", "days", "unit")
 ABOUT = {"city": "Where. Near the sea.", "days": "How many days: at most 7.", "unit": "C or F."}

@@ -10,7 +10,7 @@ from monitor.policy import Policy
 from monitor.transcripts import RecordedRun
 from monitor.transcripts.analysis.scan import AskJudge
 from monitor.transcripts.analysis.survey import SurveyedRun, WatchSettings
-from monitor.transcripts.entries import Began, Ended
+from monitor.transcripts.base import Began, Ended
 
 
 def scan_run(

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.transcripts.entries import ReadReport, collected
+from monitor.transcripts.base import ReadReport, collected
 from monitor.transcripts.places import known_places
 from monitor.transcripts.readers.registry import READERS, reader_of, signs_of
 from monitor.transcripts.source import Source

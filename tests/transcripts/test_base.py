@@ -1,7 +1,7 @@
 import pytest
 
 from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.reasons import FinishReason
+from monitor.errors import FinishReason
 from monitor.transcripts import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
 
 DONE = TurnFinished(FinishReason.DONE)

@@ -17,8 +17,8 @@ from monitor.policy import ObserveOnly
 from monitor.sinks import JsonlSink, MemorySink
 from monitor.testing import ScriptedModel
 from monitor.transcripts import Corpus, RecordedCall, RecordedMessage, RecordedResult
+from monitor.transcripts.base import Began, ReadReport
 from monitor.transcripts.corpus import MAX_BAD_LINES
-from monitor.transcripts.entries import Began, ReadReport
 from monitor.transcripts.readers.own import EventLogsReader
 from monitor.transcripts.source import Source
 

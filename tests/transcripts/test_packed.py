@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from monitor.transcripts.analysis.following import Follower
-from monitor.transcripts.analysis.states import States
+from monitor.transcripts.analysis.following import Follower, States
 from monitor.transcripts.analysis.survey import SurveyedFile, survey_file
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.source import Source

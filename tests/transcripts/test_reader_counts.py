@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from monitor.transcripts.entries import ReadReport, collected
+from monitor.transcripts.base import ReadReport, collected
 from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.source import Source
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from monitor.transcripts.analysis.survey import SurveyedRun, survey
-from monitor.transcripts.entries import ReadReport
+from monitor.transcripts.base import ReadReport
 from monitor.transcripts.source import Source
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "readers"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.view.input_line import InputLine
+from monitor.view.status import InputLine
 
 
 def typed(*keys: str) -> tuple[list[tuple[str, str, bool]], InputLine]:

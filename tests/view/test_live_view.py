@@ -12,14 +12,13 @@ from rich.live import Live
 
 import monitor
 from monitor import events
-from monitor.calls import ApprovalAnswer, ApprovalRequest
-from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolResult
+from monitor.chunks import Price, ReasoningDelta, TextDelta, ToolCall, ToolResult, Usage
 from monitor.events import Envelope, Event, Limit, RunIdentity
+from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.outcome import Outcome, Turn
 from monitor.testing import ScriptedModel, call
-from monitor.usage import Price, Usage
 from monitor.view import LiveView
-from tests.harness.events.test_delivery_envelopes import NAMES, family
+from tests.runs.test_delivery_envelopes import NAMES, family
 from tests.view.terminals import Terminal
 
 LEAD = RunIdentity(run="lead-1", root="lead-1", agent="lead", model="openai:m")

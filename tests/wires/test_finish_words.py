@@ -21,8 +21,8 @@ from openai.types.chat.chat_completion_chunk import Choice
 from openai.types.responses import ResponseStatus
 from openai.types.responses.response import IncompleteDetails
 
-from monitor.reasons import FinishReason
-from monitor.wires.finish_words import finish_reason_of
+from monitor.errors import FinishReason
+from monitor.wires.fields import finish_reason_of
 
 NO_END = {"queued", "in_progress", "FINISH_REASON_UNSPECIFIED"}
 """Words that say that an answer goes on."""
@@ -50,7 +50,7 @@ def words_of_the_sdks() -> list[str]:
 @pytest.mark.parametrize("word", words_of_the_sdks())
 def test_every_word_of_the_installed_sdks_has_a_class(word: str):
     found = finish_reason_of(word)
-    assert found is not FinishReason.UNKNOWN, "an SDK has a new word: add it to monitor/wires/finish_words.py"
+    assert found is not FinishReason.UNKNOWN, "an SDK has a new word: add it to monitor/wires/fields.py"
     assert (found is FinishReason.DONE) == (word in WHOLE)
 
 

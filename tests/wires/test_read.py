@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError, Media, Text
-from monitor._util.signatures import CUSTOM, mark
+from monitor._util.part_options import CUSTOM, mark
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, RawMessage, read_history, repair, validate
 from monitor.errors import AdapterError
 from monitor.messages import Reasoning
-from monitor.wires.raw import Unread
+from monitor.wires.fields import Unread
 from tests.context.wire import FORMS
 
 PIXEL = "iVBORw0KGgo="

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from monitor.wires.request import declarations_of, instructions_of, messages_of
+from monitor.wires.fields import declarations_of, instructions_of, messages_of
 
 
 @pytest.mark.parametrize("field", ["messages", "contents", "input", "history"])

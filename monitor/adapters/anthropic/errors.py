@@ -18,7 +18,7 @@ from monitor.adapters.error_causes import (
     said_or,
     with_its_cause,
 )
-from monitor.context.measure.overflow import says_overflow
+from monitor.context.overflow import says_overflow
 from monitor.models import ErrorKind, ModelError
 
 _KINDS: Final = {

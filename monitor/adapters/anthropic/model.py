@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from monitor._util.codec import to_plain
 from monitor._util.hashing import identity
-from monitor._util.signatures import REDACTED, goes_to, read_mark
+from monitor._util.part_options import REDACTED, goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.request_writing import Opening, check_keys, suggested, valid, valid_data
-from monitor.adapters.sdk_model import SdkModel
+from monitor.adapters.model_names import Opening, SdkModel, check_keys, suggested, valid, valid_data
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
-from monitor.wires.anthropic.kept import call_of, kept_block, kept_citations, kept_use, paired
-from monitor.wires.forms import Form
+from monitor.wires.anthropic import call_of, kept_block, kept_citations, kept_use, paired
+from monitor.wires.fields import Form
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

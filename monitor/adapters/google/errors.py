@@ -15,7 +15,7 @@ from monitor.adapters.error_causes import (
     message_of,
     said_or,
 )
-from monitor.context.measure.overflow import says_overflow
+from monitor.context.overflow import says_overflow
 from monitor.models import ErrorKind, ModelError
 
 

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from pydantic import ValidationError
 
 from monitor._util.codec import to_plain
-from monitor._util.signatures import goes_to, read_mark
+from monitor._util.part_options import goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
-from monitor.adapters.request_writing import Opening, check_keys, suggested, valid, valid_data
-from monitor.adapters.sdk_model import SdkModel
+from monitor.adapters.model_names import Opening, SdkModel, check_keys, suggested, valid, valid_data
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
-from monitor.wires.forms import Form
+from monitor.wires.fields import Form
 
 if TYPE_CHECKING:
     from google.genai import types

@@ -19,16 +19,16 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, cast
 
-from monitor._util.signatures import mark, origin
+from monitor._util.codec import text_of
+from monitor._util.part_options import mark, origin
 from monitor.adapters.behind import closable, held_behind
-from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.error_causes import attribute
-from monitor.adapters.google.called_inside import answer_behind, results_in
 from monitor.adapters.google.errors import classify
 from monitor.adapters.google.streamed_call import StreamedCall
-from monitor.adapters.parts import list_at
+from monitor.adapters.parts import SdkAdapter, list_at, name_of
 from monitor.chunks import (
     Chunk,
     ReasoningDelta,
@@ -39,10 +39,51 @@ from monitor.chunks import (
     TurnFinished,
     UsageReport,
 )
-from monitor.errors import AdapterError
+from monitor.errors import AdapterError, FinishReason
 from monitor.models import ModelError
-from monitor.reasons import FinishReason
-from monitor.wires.finish_words import finish_reason_of
+from monitor.wires.fields import finish_reason_of
+
+# --------------------------------------------------------------------------------------------------
+# Automatic function calling of google-genai: the results of the calls that the SDK has carried
+# out by itself.
+
+
+def results_in(contents: Sequence[Any]) -> list[ToolResult]:
+    """The results at the end of a call history, in their order."""
+    found: list[ToolResult] = []
+    for content in reversed(contents):
+        answers = [getattr(part, "function_response", None) for part in list_at(content, "parts")]
+        if not any(answers):
+            break
+        found = [*(_result(one) for one in answers if one is not None), *found]
+    return found
+
+
+def answer_behind(source: object, called: AbstractSet[str]) -> object:
+    """The message with the results of the functions `called`, which the SDK has sent in its newest
+    request. The SDK shows it to nobody in a chat, nor with `ignore_call_history`. So it is taken
+    from the SDK's generators behind `source`. `None`: it is not found.
+    """
+
+    def answers(held: object) -> object:
+        if type(held).__module__ != "google.genai.types":
+            return None
+        parts = attribute(held, "parts")
+        names = {attribute(attribute(part, "function_response"), "name") for part in parts or ()}
+        return held if names and names <= called else None
+
+    return next(iter(held_behind(source, answers)), None)
+
+
+def _result(answer: object) -> ToolResult:
+    given = getattr(answer, "response", None)
+    is_error = isinstance(given, Mapping) and "error" in given
+    if isinstance(given, Mapping) and len(given) == 1:
+        given = next(iter(given.values()))
+    return ToolResult(
+        getattr(answer, "id", None) or "", getattr(answer, "name", None) or "", text_of(given), is_error=is_error
+    )
+
 
 _NOT_FINISHED: Final = "FINISH_REASON_UNSPECIFIED"
 """The default value of the wire format: the field was not set."""

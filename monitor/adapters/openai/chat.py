@@ -6,15 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from monitor._util.signatures import CUSTOM, mark, origin
+from monitor._util.part_options import CUSTOM, mark, origin
 from monitor.adapters.adapter import ReportedFailure
-from monitor.adapters.decoding import name_of
 from monitor.adapters.openai.errors import reported
-from monitor.adapters.parts import PendingCall, Tokens, get, index_at, list_at, text_at
+from monitor.adapters.parts import PendingCall, Tokens, get, index_at, list_at, name_of, text_at
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished
-from monitor.errors import AdapterError
-from monitor.reasons import FinishReason
-from monitor.wires.finish_words import finish_reason_of
+from monitor.errors import AdapterError, FinishReason
+from monitor.wires.fields import finish_reason_of
 
 _FAILURES: Final = {
     "error": "server_error",

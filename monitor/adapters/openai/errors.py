@@ -19,7 +19,7 @@ from monitor.adapters.error_causes import (
     said_or,
     with_its_cause,
 )
-from monitor.context.measure.overflow import OverflowKind, read_failure, says_overflow
+from monitor.context.overflow import OverflowKind, read_failure, says_overflow
 from monitor.models import ErrorKind, ModelError
 
 _CODES: Final = {

@@ -16,13 +16,12 @@ from typing import Any, ClassVar, Final
 
 from monitor._util.codec import to_plain
 from monitor.adapters.adapter import AdapterFactory
+from monitor.adapters.model_names import Opening, SdkModel, check_keys, suggested, valid
 from monitor.adapters.openai.request_messages import joined, to_input, to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
-from monitor.adapters.request_writing import Opening, check_keys, suggested, valid
-from monitor.adapters.sdk_model import SdkModel
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.models import ModelRequest, ToolSpec
-from monitor.wires.forms import Form
+from monitor.wires.fields import Form
 
 _OF_THE_REQUEST: Final = {
     "model": "the model's name says it",

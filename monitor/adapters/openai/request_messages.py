@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from monitor._util.codec import to_plain
 from monitor._util.hashing import identity
-from monitor._util.signatures import CUSTOM, goes_to, read_mark
-from monitor.adapters.request_writing import valid, valid_data
+from monitor._util.part_options import CUSTOM, goes_to, read_mark
+from monitor.adapters.model_names import valid, valid_data
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
-from monitor.wires.failed import failed_text, plain_text
+from monitor.wires.fields import failed_text, plain_text
 
 _LONGEST_ID: Final = 40
 """The longest id of a call that OpenAI accepts, in characters. Other providers' ids may be

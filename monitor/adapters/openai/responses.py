@@ -10,15 +10,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from monitor._util.signatures import CUSTOM, mark, origin
+from monitor._util.part_options import CUSTOM, mark, origin
 from monitor.adapters.adapter import ReportedFailure
-from monitor.adapters.decoding import name_of
 from monitor.adapters.openai.errors import reported
-from monitor.adapters.parts import PendingCall, Tokens, get, index_at, list_at, text_at
+from monitor.adapters.parts import PendingCall, Tokens, get, index_at, list_at, name_of, text_at
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished
-from monitor.errors import AdapterError
-from monitor.reasons import FinishReason
-from monitor.wires.finish_words import finish_reason_of
+from monitor.errors import AdapterError, FinishReason
+from monitor.wires.fields import finish_reason_of
 
 _CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 """Items that are calls of the caller's tools, and the field with the model's text."""

@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from monitor.adapters.behind import held_behind, stream_of
-from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.chat import ChatReader
 from monitor.adapters.openai.errors import classify
 from monitor.adapters.openai.responses import ResponsesReader
-from monitor.adapters.parts import get
+from monitor.adapters.parts import SdkAdapter, get, name_of
 from monitor.chunks import Chunk
 from monitor.errors import AdapterError
 from monitor.models import ModelError

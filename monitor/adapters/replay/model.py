@@ -7,7 +7,7 @@ from os import PathLike
 from typing import ClassVar, NoReturn, Self
 
 from monitor.adapters.adapter import AdapterFactory
-from monitor.adapters.plain_streams import ChunkAdapter
+from monitor.adapters.parts import ChunkAdapter
 from monitor.adapters.replay.stream import RecordedChunk, ReplayCut, ReplayStream, read_turns
 from monitor.chunks import ToolResult
 from monitor.errors import AdapterError

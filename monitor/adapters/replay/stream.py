@@ -27,9 +27,8 @@ from typing import Any, Self, TypeAlias
 import anyio
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, TurnFinished, UsageReport, chunk_codec
-from monitor.errors import AdapterError, ConfigError
+from monitor.errors import AdapterError, ConfigError, FinishReason
 from monitor.events import TurnEnded, event_codec, identity_in
-from monitor.reasons import FinishReason
 
 ReplayCut: TypeAlias = int | Sequence[int] | Callable[[], int]
 """Sizes in code points: one size, sizes that are used in turn, or a function that is called for

@@ -22,10 +22,10 @@ from monitor._util.hashing import identity
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.levels import FACTORS, SCALED, WEIGHED, Levels, as_toml, levels_of, names_of, threshold_above
-from monitor.cli.options.selection import LimitOption, OneJsonOption, SelectionOptions
+from monitor.cli.options.run_options import LimitOption, OneJsonOption, SelectionOptions
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output, table
-from monitor.cli.render.out_file import check_out, write_out
+from monitor.cli.render.files import check_out, write_out
 from monitor.cli.render.scan_report import LABELLED_LOOP, NOT_COUNTED, Report
 from monitor.errors import ConfigError
 from monitor.transcripts.analysis.calibration import (
@@ -41,7 +41,7 @@ from monitor.transcripts.analysis.calibration import (
 from monitor.transcripts.analysis.recorded_steps import NO_STEPS
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.analysis.traces import ALL, TracedRun
-from monitor.view.run_ending import count
+from monitor.view.status import count
 
 BAD_INPUT: Final = 2
 SHOWN: Final = 10

@@ -11,21 +11,21 @@ import typer
 from rich.console import Console
 
 import monitor
-from monitor.cli.compacting.compact_input import (
+from monitor.cli.compacting import (
     CompactInput,
     CompactOptions,
     check_session_options,
+    compacted,
     read_input,
     session_of,
+    show_report,
 )
-from monitor.cli.compacting.compact_report import as_json as report_as_json
-from monitor.cli.compacting.compact_report import show_report
-from monitor.cli.compacting.compact_run import compacted
+from monitor.cli.compacting import as_json as report_as_json
 from monitor.cli.inputs.conversation import written
-from monitor.cli.options.selection import OneJsonOption
+from monitor.cli.options.run_options import OneJsonOption
 from monitor.cli.options.session_file import complete
 from monitor.cli.render import output
-from monitor.cli.render.out_file import check_out, write_out
+from monitor.cli.render.files import check_out, write_out
 from monitor.cli.render.output import STDIN
 from monitor.errors import ConfigError
 from monitor.messages import Message, message_codec
@@ -91,7 +91,7 @@ def compact(
         given = read_input(file, session, options)
         try:
             done = anyio.run(compacted, given, options, session, complaints)
-        except monitor.compaction.CompactionError as error:
+        except monitor.context.compaction.CompactionError as error:
             _say_why_not(error, complaints, as_json=as_json)
             raise typer.Exit(NOT_COMPACTED) from None
         if out is not None:
@@ -102,7 +102,7 @@ def compact(
             show_report(console, done, text=show, written_to=session or out)
 
 
-def _say_why_not(error: monitor.compaction.CompactionError, complaints: Console, *, as_json: bool) -> None:
+def _say_why_not(error: monitor.context.compaction.CompactionError, complaints: Console, *, as_json: bool) -> None:
     if as_json:
         output.write_json(
             {"ok": False, "failure": error.failure.value, "retryable": error.retryable, "detail": str(error)}

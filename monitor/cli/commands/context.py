@@ -12,9 +12,8 @@ from rich.text import Text
 
 from monitor.adapters.provider_forms import to_form
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source
-from monitor.cli.options.selection import OneJsonOption
+from monitor.cli.options.run_options import OneJsonOption
 from monitor.cli.render import output, table
-from monitor.compaction.pinned import recognised
 from monitor.context import (
     ClipResults,
     ContextMeter,
@@ -34,12 +33,13 @@ from monitor.context import (
     validate,
     window_of,
 )
-from monitor.context.measure.tokens import TokenCount
-from monitor.context.turns import user_turns
+from monitor.context.compaction.pinned import recognised
+from monitor.context.history import user_turns
+from monitor.context.tokens import TokenCount
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.messages import Text as Words
-from monitor.view.run_ending import count
+from monitor.view.status import count
 from monitor.wires.recognise import FORMS, NEUTRAL
 
 NOT_AS_IT_STANDS: Final = 1

@@ -10,15 +10,15 @@ import typer
 from rich.text import Text
 
 from monitor._util.codec import to_plain
-from monitor.calls import CallRecord
 from monitor.cli.options.session_file import FolderOption, JsonOption, SessionArgument, session_to_write
 from monitor.cli.options.supervisor_arguments import stdin_of
 from monitor.cli.render import output, table
 from monitor.errors import ConfigError
+from monitor.messages import CallRecord
 from monitor.sessions import deliver as store_result
 from monitor.sessions import waiting_calls
 from monitor.sessions.postgres.postgres_reader import without_password
-from monitor.sessions.postgres.session_address import is_database
+from monitor.sessions.postgres.postgres_session import is_database
 
 
 def deliver(

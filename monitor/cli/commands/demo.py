@@ -17,12 +17,11 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
-from monitor.cli.inputs.demo_runs import DemoRun, demo_runs
+from monitor.cli.inputs.demo_model import DemoRun, demo_runs
 from monitor.cli.render import output, table
-from monitor.errors import ConfigError, MissingExtra
-from monitor.reasons import TerminateReason
+from monitor.errors import ConfigError, MissingExtra, TerminateReason
 from monitor.transcripts import RecordedResult
-from monitor.view.run_ending import count, ms, style, why
+from monitor.view.status import count, ms, style, why
 
 if TYPE_CHECKING:
     from monitor.cli.inputs.demo_model import DemoResult

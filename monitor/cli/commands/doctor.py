@@ -15,17 +15,17 @@ from rich.text import Text
 
 from monitor.chunks import Chunk, ToolResult
 from monitor.cli.inputs.versions import environment
-from monitor.cli.options.selection import OneJsonOption
+from monitor.cli.options.run_options import OneJsonOption
 from monitor.cli.options.settings_options import SettingsOptions, described
 from monitor.cli.render import output, table
-from monitor.cli.render.explain import RUNG_STYLES
+from monitor.cli.render.scan_report import RUNG_STYLES
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.prices import table_facts
 from monitor.settings import Settings
 from monitor.testing.loops import Case, healthy, loops
 from monitor.transcripts.analysis.scan import Finding, RunScanner, watch_chunks
 from monitor.verdicts import Detection
-from monitor.view.run_ending import count
+from monitor.view.status import count
 
 NOT_SEEN = 1
 

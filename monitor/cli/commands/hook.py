@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from monitor.cli.hooks.agents import HOOKS
-from monitor.cli.hooks.base import DEEDS, Deed
+from monitor.cli.hooks.agents import DEEDS, HOOKS, Deed
 from monitor.cli.hooks.first_look import answered
 from monitor.cli.options.settings_options import DetectorOptions
 from monitor.cli.render import output

@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from monitor.calls import ApprovalDecision, request_codec
 from monitor.cli.options.session_file import (
     DatabaseOption,
     FolderOption,
@@ -25,13 +24,14 @@ from monitor.cli.options.session_file import (
 from monitor.cli.render import output, table
 from monitor.cli.render.session_view import age
 from monitor.errors import ConfigError
+from monitor.messages import ApprovalDecision, request_codec
 from monitor.sessions import WaitingRun, answer, default_folder
 from monitor.sessions import inbox as waiting_in
 from monitor.sessions.beside.waiting import runs_of
 from monitor.sessions.postgres.postgres_reader import PostgresReader, without_password
-from monitor.sessions.postgres.session_address import is_database, parts_of
+from monitor.sessions.postgres.postgres_session import is_database, parts_of
 from monitor.tools.approvals.approvers import shown
-from monitor.view.run_ending import count
+from monitor.view.status import count
 
 STATES = ("waiting", "stopped", "running", "ended")
 

@@ -12,20 +12,19 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from monitor.cli.inputs.judge_options import CacheOption, ConfirmOption
-from monitor.cli.inputs.offline_judge import OfflineJudge, offline_judge
+from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
 from monitor.cli.inputs.survey_workers import strange, why_missing
-from monitor.cli.inputs.unreadable_parts import complaints_of
-from monitor.cli.options.selection import OneJsonOption
+from monitor.cli.inputs.transcripts import complaints_of
+from monitor.cli.options.run_options import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.errors import AdapterError, MissingExtra
 from monitor.transcripts import ReadReport, RecordedRun, runs
-from monitor.transcripts.analysis.judged import is_stuck, question_on
+from monitor.transcripts.analysis.calibration import is_stuck, question_on
 from monitor.transcripts.analysis.survey import why_unread
 from monitor.transcripts.places import files as files_of
 from monitor.transcripts.places import sources_of
 from monitor.verdicts import Judgement
-from monitor.view.run_ending import count
+from monitor.view.status import count
 
 NO_VERDICT, BAD_INPUT = 1, 2
 BINS = 10

@@ -60,9 +60,14 @@ def make(
 ) -> None:
     """Make a key, and print it. It is shown only now."""
     with output.tidy_exit():
-        from monitor.proxy.key_file import locked, new_key, read_keys, write_keys  # noqa: PLC0415 - takes time
-        from monitor.proxy.keys import digest_of  # noqa: PLC0415
-        from monitor.proxy.virtual_keys import VirtualKey  # noqa: PLC0415
+        from monitor.proxy.keys import (  # noqa: PLC0415 - takes time
+            VirtualKey,
+            digest_of,
+            locked,
+            new_key,
+            read_keys,
+            write_keys,
+        )
 
         with locked(file):
             known = read_keys(file).all if file.exists() else []
@@ -86,7 +91,7 @@ def make(
 def revoke(name: NameArgument, *, file: FileOption) -> None:
     """Take a key out of the file. A proxy refuses it from its next SIGHUP or start on."""
     with output.tidy_exit():
-        from monitor.proxy.key_file import locked, read_keys, write_keys  # noqa: PLC0415
+        from monitor.proxy.keys import locked, read_keys, write_keys  # noqa: PLC0415
 
         with locked(file):
             known = read_keys(file).all
@@ -101,7 +106,7 @@ def revoke(name: NameArgument, *, file: FileOption) -> None:
 def list_(*, file: FileOption, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the keys, and what each may. No key is shown: the file has none."""
     with output.tidy_exit():
-        from monitor.proxy.key_file import read_keys  # noqa: PLC0415
+        from monitor.proxy.keys import read_keys  # noqa: PLC0415
 
         known = read_keys(file).all
         rows: list[dict[str, Any]] = [
@@ -142,7 +147,7 @@ def _shown(row: dict[str, Any]) -> list[str]:
 
 def _moment(given: str | None, name: str) -> datetime | None:
     """A day, or a time from now."""
-    from monitor.proxy.key_file import moment  # noqa: PLC0415
+    from monitor.proxy.keys import moment  # noqa: PLC0415
 
     if given is not None and given[:-1].isdecimal() and given[:-1].isascii() and given[-1] in "hd":
         number = int(given[:-1])

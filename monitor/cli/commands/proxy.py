@@ -16,8 +16,7 @@ from monitor.cli.serving.proxy_options import (
     ServiceOptions,
     SpendingOptions,
 )
-from monitor.cli.serving.server import serve
-from monitor.cli.serving.settings_reload import SettingsReload
+from monitor.cli.serving.server import SettingsReload, serve
 
 if TYPE_CHECKING:
     from monitor.proxy import ProxiedRun

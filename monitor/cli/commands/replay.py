@@ -29,8 +29,8 @@ from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed, JsonScreen, RunHeading, TerminalScreen
 from monitor.errors import ConfigError
 from monitor.events import ChunkReceived, Envelope, Event, RunIdentity, RunStarted
-from monitor.harness.record.recorder import TASK
-from monitor.harness.record.replay import Replay, replay_of
+from monitor.runs.record.recorder import TASK
+from monitor.runs.record.replay import Replay, replay_of
 from monitor.settings import Settings
 from monitor.sinks import line_of
 

@@ -10,7 +10,7 @@ import typer
 
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.selection import (
+from monitor.cli.options.run_options import (
     CardOption,
     CardTaskOption,
     LimitOption,
@@ -19,12 +19,11 @@ from monitor.cli.options.selection import (
 )
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
-from monitor.cli.render.card_file import check_card, write_card
-from monitor.cli.render.out_file import check_out, write_out
+from monitor.cli.render.files import check_card, check_out, write_card, write_out
 from monitor.cli.render.scan_report import Report
 from monitor.report import ReportPage, StoryWatcher
 from monitor.transcripts.analysis.survey import SurveyedRun
-from monitor.view.run_ending import count
+from monitor.view.status import count
 
 BAD_INPUT = 2
 

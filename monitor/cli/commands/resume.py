@@ -19,14 +19,13 @@ from monitor.cli.options.session_file import FolderOption, SessionArgument, open
 from monitor.cli.options.supervisor_arguments import approver
 from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed, RunHeading, screen_of
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, TerminateReason
 from monitor.events import TurnEnded
-from monitor.harness.record.recorder import TASK
 from monitor.models import Model
-from monitor.reasons import TerminateReason
+from monitor.runs.record.recorder import TASK
 from monitor.sessions import RunRecord, RunStage, SessionStore
+from monitor.sessions.closed_runs import MAIN
 from monitor.sessions.postgres.postgres_reader import without_password
-from monitor.sessions.run_records import MAIN
 from monitor.tools import PendingApprovals
 
 _OVER = frozenset({TerminateReason.GOAL.value, TerminateReason.STREAM_ENDED.value, TerminateReason.TERMINATED.value})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import monitor
 from monitor.cli.foreground import drive, log_of
 from monitor.cli.inputs.keyboard import can_type
-from monitor.cli.options import sample_run
+from monitor.cli.options import run_arguments
 from monitor.cli.options.run_arguments import as_node
 from monitor.cli.options.run_options import RunCommandOptions, ShownOptions
 from monitor.cli.options.session_file import session_to_write
@@ -15,7 +15,7 @@ from monitor.cli.render.output import STDIN
 from monitor.cli.render.screen import EventFeed, RunHeading, screen_of
 from monitor.errors import ConfigError
 from monitor.sessions import RunStage, SessionStore
-from monitor.sessions.run_records import MAIN
+from monitor.sessions.closed_runs import MAIN
 from monitor.tools import PendingApprovals
 
 
@@ -69,7 +69,7 @@ def run(options: RunCommandOptions, shown: ShownOptions) -> None:
     """  # noqa: D301 - \b keeps the lines of an example apart
     with terminal_output.tidy_exit():
         demo, session = options.demo, options.session
-        task = options.task or (sample_run.TASK if demo else None)
+        task = options.task or (run_arguments.TASK if demo else None)
         said = None if task == STDIN else task_of(task)
         arguments = options.arguments()
         store = session_to_write(session) if session is not None else None

@@ -13,11 +13,11 @@ import typer
 from rich.console import Console
 
 from monitor.cli.inputs.cache_folder import cache_folder
-from monitor.cli.inputs.judge_options import JudgeOptions
+from monitor.cli.inputs.offline_judge import JudgeOptions
 from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.selection import (
+from monitor.cli.options.run_options import (
     CardOption,
     CardTaskOption,
     LimitOption,
@@ -26,11 +26,10 @@ from monitor.cli.options.selection import (
 )
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
-from monitor.cli.render.card_file import check_card, write_card
-from monitor.cli.render.csv_rows import rows_to
-from monitor.cli.render.explain import explain as explain_run
+from monitor.cli.render.files import check_card, rows_to, write_card
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.scan_report import Report, run_as_json, show, summary_as_json
+from monitor.cli.render.scan_report import explain as explain_run
 from monitor.policy import StopAtFirstLoop
 from monitor.transcripts.analysis.survey import SurveyedRun
 

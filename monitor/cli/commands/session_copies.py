@@ -25,8 +25,8 @@ from monitor.cli.render.output import STDIN
 from monitor.errors import ConfigError, StoreError
 from monitor.sessions import ENDING, copy_session, fork, imported, salvage
 from monitor.sessions.postgres.postgres_reader import SessionsReader, without_password
-from monitor.sessions.postgres.session_address import is_database, parts_of, reader_at
-from monitor.view.run_ending import count
+from monitor.sessions.postgres.postgres_session import is_database, parts_of, reader_at
+from monitor.view.status import count
 
 LOST: Final = 1
 

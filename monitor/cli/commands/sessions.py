@@ -42,10 +42,9 @@ from monitor.sessions import (
     trim,
 )
 from monitor.sessions.postgres.postgres_reader import AnyReader, without_password
-from monitor.sessions.postgres.session_address import is_database, parts_of, reader_at, sessions_at
-from monitor.sessions.tables.migrations import STEPS
-from monitor.sessions.tables.schema import SQLITE_FLOOR, check_sqlite, has_reset_bug
-from monitor.view.run_ending import count
+from monitor.sessions.postgres.postgres_session import is_database, parts_of, reader_at, sessions_at
+from monitor.sessions.tables.schema import SQLITE_FLOOR, STEPS, check_sqlite, has_reset_bug
+from monitor.view.status import count
 
 PROBLEMS: Final = 1
 DAY_S: Final = 86_400

@@ -18,7 +18,7 @@ from monitor.sessions import Letter
 from monitor.sessions import tell as told
 from monitor.sessions.lock import live_owner, lock_path
 from monitor.sessions.postgres.postgres_reader import PostgresReader, without_password
-from monitor.sessions.postgres.session_address import is_database, parts_of
+from monitor.sessions.postgres.postgres_session import is_database, parts_of
 
 LOOK_S: Final = 0.1
 """Seconds between two looks at the session, while the command waits."""

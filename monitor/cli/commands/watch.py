@@ -20,14 +20,12 @@ from monitor.cli.render import output
 from monitor.cli.render.tool_counts import project_of
 from monitor.errors import ConfigError
 from monitor.policy import ObserveOnly
-from monitor.transcripts.analysis.following import Follower
-from monitor.transcripts.analysis.live_transcripts import Begun, Live
-from monitor.transcripts.analysis.states import States
+from monitor.transcripts.analysis.following import Begun, Follower, Live, States
 from monitor.transcripts.analysis.survey import SurveyedFile
 from monitor.transcripts.places import files, known_places
 from monitor.transcripts.readers.registry import AGENTS, reader_of
 from monitor.transcripts.source import Source
-from monitor.view.run_ending import count
+from monitor.view.status import count
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
 ID_CHARS: Final = 20

@@ -15,19 +15,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from monitor._util.printable import on_one_line, printable_json
-from monitor.cli.hooks.agents import HOOKS
-from monitor.cli.hooks.base import DEEDS, Deed, Hook
+from monitor.cli.hooks.agents import DEEDS, HOOKS, Deed, Hook
 from monitor.cli.hooks.found_settings import has_settings
-from monitor.cli.hooks.pending_call import AskedCall, GoingLoop, Judged, SessionEnd
 from monitor.cli.hooks.session_lines import BEGINNING_BYTES
+from monitor.cli.hooks.watched_end import AskedCall, GoingLoop, Judged, SessionEnd
 from monitor.core.detector_bank import PartCrash
 from monitor.detectors.calls.allowance import REQUEST_CHARS
-from monitor.detectors.calls.default_calls import OF_CALLS
+from monitor.detectors.defaults import OF_CALLS
 from monitor.detectors.detector import Detector
 from monitor.errors import MonitorError
-from monitor.transcripts.entries import ReadReport, Said
-from monitor.transcripts.readers.base import TranscriptReader
-from monitor.transcripts.readers.lines import LineReader
+from monitor.transcripts.base import ReadReport, Said
+from monitor.transcripts.readers.base import LineReader, TranscriptReader
 from monitor.transcripts.source import Source
 
 if TYPE_CHECKING:

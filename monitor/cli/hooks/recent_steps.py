@@ -9,11 +9,61 @@ another call for the third time, or results add nothing.
 `tests/cli/hooks/test_recent_steps.py` compares both with the detectors on the recorded runs.
 """
 
+from __future__ import annotations
+
 import json
 import re
 
-from monitor.cli.hooks.held_answers import HeldAnswers
 from monitor.detectors.calls.novelty.marks import SeenMarks, mark
+
+# --------------------------------------------------------------------------------------------------
+# The answers that the hook has given for a loop, for as long as nothing but the loop goes on.
+#
+# Importing the core takes longer than an agent should wait, and a model that is refused often
+# makes the same call again. Then the answer of before holds. It holds no longer once another call
+# is made, a tool says something new, a person says something, or the history is compacted.
+
+KEPT = 16
+"""The most answers that are kept: a loop has few different calls."""
+
+
+class HeldAnswers:
+    """The answers for one loop. `saved`: what `save` returned; `None`: there are none."""
+
+    def __init__(self, saved: object = None) -> None:
+        known = saved if isinstance(saved, dict) else {}
+        answers, calls = known.get("answers"), known.get("calls")
+        self._answers: dict[str, str] = {}
+        """The line that was written to stdout, for each question."""
+        self._calls: list[object] = calls if isinstance(calls, list) else []
+        """The identities of the calls of the loop."""
+        if isinstance(answers, dict):
+            self._answers = {name: line for name, line in answers.items() if isinstance(line, str)}
+
+    def save(self) -> dict[str, object]:
+        """The state as JSON data."""
+        return {"answers": self._answers, "calls": self._calls}
+
+    def add(self, question: str, line: str, calls: list[object]) -> None:
+        """Hold `line`, the answer to `question`. `calls`: the identities of the loop's calls."""
+        self._answers[question] = line
+        while len(self._answers) > KEPT:
+            del self._answers[next(iter(self._answers))]
+        self._calls = [*self._calls, *(call for call in calls if call not in self._calls)][-KEPT:]
+
+    def find(self, question: str) -> str | None:
+        """The answer to `question`. `None`: the detectors have to be asked."""
+        return self._answers.get(question)
+
+    def called(self, identity: int) -> None:
+        """A call was made."""
+        if identity not in self._calls:
+            self.clear()
+
+    def clear(self) -> None:
+        """Something else than the loop goes on."""
+        self._answers, self._calls = {}, []
+
 
 CALLS = 24
 """The calls that are compared: three rounds of a ring of eight calls."""
@@ -38,7 +88,7 @@ _WORD = re.compile(r"[^\W_]{1,64}")
 class RecentSteps:
     """The newest calls and results. `saved`: what `save` returned; `None`: there were none."""
 
-    def __init__(self, saved: "dict[str, object] | None" = None) -> None:
+    def __init__(self, saved: dict[str, object] | None = None) -> None:
         known = saved or {}
         self._calls = _rows(known.get("calls"))
         """The id and the identity of each call."""
@@ -58,7 +108,7 @@ class RecentSteps:
         self._words = SeenMarks(words if isinstance(words, list) else None)
         self._held = HeldAnswers(known.get("held"))
 
-    def save(self) -> "dict[str, object]":
+    def save(self) -> dict[str, object]:
         """The state as JSON data."""
         return {
             "calls": self._calls,
@@ -113,7 +163,7 @@ class RecentSteps:
         again = [identity for identity in dict.fromkeys(identities) if identities.count(identity) > 1]
         self._held.add(question, line, [*again, mark(_text_of(name, arguments))])
 
-    def held(self, question: str) -> "str | None":
+    def held(self, question: str) -> str | None:
         """The answer that holds as long as nothing but the loop goes on. `None`: there is none."""
         return self._held.find(question)
 
@@ -140,7 +190,7 @@ class RecentSteps:
         self._awaited = _identity_of(name, arguments)
         self._calm, self._free = self._signs_with(self._awaited), free_calls + 1
 
-    def _signs_with(self, asked: "int | None") -> int:
+    def _signs_with(self, asked: int | None) -> int:
         """The signs that there are once the call that is asked about stands in the session. It does
         already, if the same call has no result.
         """
@@ -148,7 +198,7 @@ class RecentSteps:
         return self._signs + (bool(equal) and all(one[0] not in equal for one in self._open))
 
 
-def _identity_of(name: str, arguments: object) -> "int | None":
+def _identity_of(name: str, arguments: object) -> int | None:
     return mark(_text_of(name, arguments)) if name else None
 
 
@@ -156,7 +206,7 @@ def _text_of(name: str, arguments: object) -> str:
     return f"{name}({json.dumps(arguments, sort_keys=True)})"
 
 
-def _rows(value: object) -> "list[list[object]]":
+def _rows(value: object) -> list[list[object]]:
     return value if isinstance(value, list) else []
 
 

@@ -15,8 +15,8 @@ import anyio
 import monitor
 from monitor.errors import MonitorError
 from monitor.messages import SteerKind
-from monitor.tools.event_loop import Background
-from monitor.view.input_line import InputLine
+from monitor.tools.base import Background
+from monitor.view.status import InputLine
 
 _PERSON: Final = "the person at the terminal"
 

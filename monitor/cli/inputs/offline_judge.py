@@ -6,29 +6,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
+import typer
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from rich.console import Console
 
 from monitor.adapters.model_names import model as model_of
+from monitor.chunks import AskCost
 from monitor.cli.inputs.cache_folder import cache_folder
 from monitor.cli.inputs.reply_cache import ReplyCache
-from monitor.cli.options.replay_model import REPLAY, replay_of
+from monitor.cli.options.models import REPLAY, replay_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError, describe
-from monitor.harness.checks import CLOSE_GRACE_S
-from monitor.harness.streams.ask import ask
-from monitor.harness.streams.clock import SystemClock
+from monitor.guard.checks import CLOSE_GRACE_S
+from monitor.guard.streams.ask import ask
+from monitor.guard.streams.wait import SystemClock
 from monitor.judges import LoopJudge
 from monitor.judges.judge import FIRST_TURN, Judge, JudgeInput
 from monitor.models import Model, ModelRequest
-from monitor.usage import AskCost
 from monitor.verdicts import Judgement
-from monitor.view.run_ending import count
+from monitor.view.status import count
 
 REASONS_SHOWN = 5
 
@@ -151,3 +153,56 @@ def _close(portal: BlockingPortal, models: Sequence[Model]) -> None:
         close = getattr(model, "aclose", None)
         if close is not None:
             portal.call(close)
+
+
+# --------------------------------------------------------------------------------------------------
+# The options of the judge that is asked beside the detectors. Apart from the judge itself, which
+# takes long to import.
+
+ConfirmOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--judge-confirm", metavar="MODEL", help="A second model, asked the same where the first is sure."),
+]
+CacheOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--judge-cache", metavar="DIR", help="Where answers are kept, so that each is paid for once."),
+]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class JudgeOptions:
+    """The judge that is asked beside the detectors."""
+
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Also ask this model whether a run is stuck: google:NAME, openai:NAME, ..., or replay:FILE.",
+        ),
+    ] = None
+    judge_confirm: ConfirmOption = None
+    judge_cache: CacheOption = None
+    judge_from: Annotated[
+        int, typer.Option(min=1, metavar="TURN", help="The turn at which the judge is asked first.")
+    ] = FIRST_TURN
+    judge_suspicion: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, max=1.0, metavar="SCORE", help="Ask earlier where a run looks as if it got nowhere: 0.6."
+        ),
+    ] = None
+
+    def opened(self) -> AbstractContextManager[OfflineJudge | None]:
+        """The judge, if one was named. Raises `ConfigError` if only its options were given."""
+        if self.judge is not None:
+            from monitor.cli.inputs.offline_judge import offline_judge  # noqa: PLC0415 - see the module
+
+            return offline_judge(
+                *(self.judge, self.judge_confirm, self.judge_cache),
+                first_turn=self.judge_from,
+                suspicion=self.judge_suspicion,
+            )
+        idle = [f"--{one.name.replace('_', '-')}" for one in fields(self) if getattr(self, one.name) != one.default]
+        if idle:
+            raise ConfigError(f"{' and '.join(idle)} without a judge to ask: add --judge google:NAME")
+        return nullcontext()

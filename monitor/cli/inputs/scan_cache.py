@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from monitor._util.hashing import fingerprint
-from monitor.transcripts.analysis.stored_objects import code_version, dumped, is_own, loaded
+from monitor.transcripts.analysis.recorded_steps import code_version, dumped, is_own, loaded
 from monitor.transcripts.analysis.survey import SurveyedFile
 
 QUIET_S: Final = 2.0

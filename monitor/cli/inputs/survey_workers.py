@@ -18,9 +18,8 @@ from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.settings import Settings
 from monitor.transcripts.analysis.scan import RunScanner
 from monitor.transcripts.analysis.survey import SurveyedFile, Watcher, WatchSettings, survey_file
-from monitor.transcripts.entries import Began
-from monitor.transcripts.kinds import HEAD_BYTES, kind_of
-from monitor.transcripts.places import is_folder, sources_of
+from monitor.transcripts.base import Began
+from monitor.transcripts.places import HEAD_BYTES, is_folder, kind_of, sources_of
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 
 if TYPE_CHECKING:

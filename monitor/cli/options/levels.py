@@ -16,7 +16,7 @@ from monitor.policy import Policy
 from monitor.settings import Settings, detector_types
 from monitor.transcripts.analysis.scan import RunScanner
 from monitor.transcripts.analysis.traces import UNREACHED, Gauge, Level, TraceWatcher
-from monitor.transcripts.entries import Began
+from monitor.transcripts.base import Began
 
 FACTORS: Final = (0.6, 0.8, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0)
 """From three equal calls in a row to thirty, where five is the default."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 import monitor
 from monitor._util.codec import Codec
-from monitor.cli.options import sample_run
-from monitor.cli.options.clients import Closing
+from monitor.adapters.replay.model import ReplayModel
+from monitor.chunks import Price
+from monitor.cli.options.models import Closing
 from monitor.cli.options.output_types import outputs_of
 from monitor.cli.options.supervisor_arguments import (
     budget_of,
@@ -35,7 +37,43 @@ from monitor.settings import Settings
 from monitor.sinks.base import Sink
 from monitor.tools.approvals.approval import Approver
 from monitor.tools.calls.scheduler import MAX_PARALLEL
-from monitor.usage import Price
+
+# --------------------------------------------------------------------------------------------------
+# The sample of `run --demo`: a small recorded run with its task, tool and outputs.
+
+TASK = "Review the change of our dependencies: a summary in a sentence or two, and the risk from 0 to 1."
+OUTPUTS: Final = ("summary:str", "risk:float")
+TOOL = "monitor.cli.options.run_arguments:read_file"
+
+_FILES: Final[Mapping[str, str]] = {
+    "requirements.txt": """\
+-httpclient==2.3.0
++httpclient==2.4.1
+-retryhelper==1.1.0
+-yamlreader==6.0.1
++yamlreader==6.0.2
+""",
+}
+
+
+def sample_model() -> ReplayModel:
+    """The recorded run, a little slower than it is read."""
+    model = ReplayModel(Path(str(files("monitor.cli").joinpath("data", "subagent_run.jsonl"))), pace=1)
+    model.name = "a recorded model"
+    return model
+
+
+def read_file(path: str) -> str:
+    """Read what has changed in a file.
+
+    Args:
+        path: Its path in the repository.
+
+    """
+    if path not in _FILES:
+        raise FileNotFoundError(f"nothing has changed in {path}")
+    return _FILES[path]
+
 
 MARKER: Final = "agent-monitor run"
 """The marker of the command's options in a session has this name."""
@@ -84,7 +122,7 @@ class RunArguments:
     def made_model(self) -> tuple[Model, Closing]:
         """The model, and a function that closes its client."""
         if self.demo and self.model is None and self.base_url is None:
-            return sample_run.sample_model(), nothing_to_close
+            return sample_model(), nothing_to_close
         return model_of(self.model, self.base_url)
 
     def supervisor(self, model: Model, *, approver: Approver | None, sinks: Sequence[Sink]) -> monitor.Supervisor:

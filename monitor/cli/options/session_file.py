@@ -11,7 +11,7 @@ from monitor.cli.render import output
 from monitor.errors import ConfigError, SessionBusy, StoreError
 from monitor.sessions import ENDING, PostgresSession, SessionReader, SQLiteSession, default_folder, sessions_in
 from monitor.sessions.postgres.postgres_reader import AnyReader, without_password
-from monitor.sessions.postgres.session_address import WAIT_S, is_database, parts_of, reader_at
+from monitor.sessions.postgres.postgres_session import WAIT_S, is_database, parts_of, reader_at
 
 
 def complete(incomplete: str) -> list[str]:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import monitor
-from monitor.cli.options.clients import Closing, client_for
-from monitor.cli.options.load import load
-from monitor.cli.options.replay_model import REPLAY, replay_of
+from monitor.cli.options.models import REPLAY, Closing, client_for, replay_of
+from monitor.cli.options.output_types import load
 from monitor.cli.render.output import STDIN
 from monitor.conditions import Condition
 from monitor.errors import ConfigError
@@ -24,7 +23,7 @@ from monitor.settings import Settings, parse_setting
 from monitor.tools.approvals.approval import Mode
 from monitor.tools.functions import as_tool
 from monitor.tools.remote.mcp_server import McpServer
-from monitor.tools.sandbox.sandbox import NAMES, SandboxOption
+from monitor.tools.sandbox.sandbox_places import NAMES, SandboxOption
 
 _MARKER = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?")
 

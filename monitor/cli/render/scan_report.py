@@ -5,23 +5,153 @@ each run is kept.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import groupby
+from pathlib import Path, PurePath
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 from monitor.cli.render import output, table
-from monitor.cli.render.explain import RUNG_STYLES, finding_as_json, found_at, times
 from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
 from monitor.prices import table_facts
-from monitor.transcripts.analysis.card import Card
-from monitor.transcripts.analysis.cost import known_sum
-from monitor.transcripts.analysis.scan import ModelOutput
-from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.analysis.recorded_steps import known_sum
+from monitor.transcripts.analysis.scan import Finding, ModelOutput, Rung
+from monitor.transcripts.analysis.survey import Card, SurveyedRun
 from monitor.transcripts.readers.registry import signs_of
-from monitor.view.run_ending import count
+from monitor.verdicts import Detection, Level
+from monitor.view.status import count
+
+# --------------------------------------------------------------------------------------------------
+# Findings in full: the detector, the count, the place, the evidence, and the policy's step.
+
+LEVELS: Mapping[Level, str] = {"suspect": "a suspicion", "loop": "a loop"}
+RUNG_STYLES: Mapping[Rung, str] = {
+    "observe": "dim",
+    "nudge": "yellow",
+    "compact": "yellow",
+    "withdraw": "magenta",
+    "last_turn": "red",
+    "stop": "bold red",
+}
+"""The styles of the steps that a policy takes."""
+
+
+def found_at(finding: Finding) -> str:
+    """Where the finding was seen, in short."""
+    return place(finding.detection.channel, finding.detection.offset, finding.char, short=True)
+
+
+def times(found: Detection) -> str:
+    """The number of repetitions; for a judge, its confidence."""
+    return f"{found.count} %" if found.kind == "judge" else f"x {found.count}"
+
+
+def place(channel: str, offset: int, char: int | None, *, short: bool = False) -> str:
+    """A place in words; calls and answers are counted from 1. `char`: the same place, counted
+    within its message.
+    """
+    match channel:
+        case "tools":
+            return f"call {offset + 1:,}"
+        case "messages":
+            return f"answer {offset + 1:,}"
+        case "text":
+            return f"{'char' if short else 'character'} {offset if char is None else char:,}"
+        case _:
+            return f"character {offset:,} of the {'thinking' if channel == 'reasoning' else channel}"
+
+
+def explain(console: Console, result: SurveyedRun) -> None:
+    """One run: a line, then each loop with its findings, numbered in the order of the run. Without
+    findings: the line.
+    """
+    output.heading(console, f"{output.on_one_line(result.id)}  ({output.on_one_line(result.file)})")
+    console.print(_in_short(result), width=output.columns(console))
+    if result.format:
+        console.print(Text(f"read as {result.format}, by its content: {signs_of(result.format)}", style="dim"))
+    loops: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
+    for number, finding in enumerate(result.findings, 1):
+        found = finding.detection
+        loops.setdefault((found.detector, found.kind, found.channel, found.evidence.xxhash), []).append(
+            (number, finding)
+        )
+    for numbered in loops.values():
+        _show_loop(console, numbered)
+
+
+def finding_as_json(finding: Finding) -> dict[str, Any]:
+    """The finding with its raw offsets, and the text that the model would have got."""
+    return {
+        "rung": finding.rung,
+        "turn": finding.turn,
+        "message": finding.message,
+        "start_char": finding.start_char,
+        "char": finding.char,
+        "detection": finding.detection.to_dict(),
+        "told": finding.told,
+    }
+
+
+def _in_short(result: SurveyedRun) -> str:
+    end = result.ended_by
+    was = amount(result.total)
+    if end is None:
+        return f"{was}; nothing found" if not result.findings else f"{was}; the policy would not have ended it"
+    how = "stopped in" if end.rung == "stop" else "ended with a last turn after"
+    return f"{was}; {how} turn {end.turn}, which would have saved {amount(result.saved)}"
+
+
+def amount(amount: ModelOutput) -> str:
+    """An amount in words, without its zeros."""
+    parts = [
+        count(number, noun)
+        for number, noun in ((amount.turns, "turn"), (amount.tool_calls, "call"), (amount.chars, "character"))
+        if number
+    ]
+    return ", ".join(parts) or "nothing"
+
+
+def _show_loop(console: Console, numbered: Sequence[tuple[int, Finding]]) -> None:
+    (_, start), (_, end) = numbered[0], numbered[-1]
+    first, last = start.detection, end.detection
+    console.print(Text.assemble(f"  {first.detector}: ", (first.kind, "bold")), soft_wrap=True)
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("because", output.printable(last.message))
+    facts.add_row("evidence", Text(output.on_one_line(last.evidence.excerpt), style="yellow"))
+    facts.add_row("xxh3", last.evidence.xxhash)
+    facts.add_row("began", place(first.channel, first.start_offset, start.start_char))
+    facts.add_row("seen", _steps(numbered))
+    console.print(Padding(facts, (0, 0, 0, 4), expand=False), width=output.columns(console))
+
+
+def _steps(numbered: Sequence[tuple[int, Finding]]) -> Table:
+    """One line for each new step. Repeated findings without a new step are joined in one line."""
+    steps = Table.grid(padding=(0, 2))
+    for _, same in groupby(numbered, key=lambda one: (one[1].detection.level, one[1].rung)):
+        (number, first), *others = list(same)
+        found = first.detection
+        sure = f"{times(found)}: {LEVELS[found.level]} from {found.threshold}{' %' if found.kind == 'judge' else ''}"
+        seen = Text(sure, style="red" if found.level == "loop" else "yellow")
+        steps.add_row(f"#{number}", *_when(first), seen, Text(first.rung, style=RUNG_STYLES[first.rung]))
+        if others:
+            number, last = others[-1]
+            again = Text(f"{len(others):,} more, up to {times(last.detection)}", style="dim")
+            steps.add_row(f"#{number}", *_when(last), again, Text(last.rung, style=RUNG_STYLES[last.rung]))
+    return steps
+
+
+def _when(finding: Finding) -> tuple[str, str, str]:
+    return f"turn {finding.turn}", found_at(finding), f"message {finding.message}"
+
 
 LABELLED_LOOP = "loop"
 NOT_COUNTED = "borderline"
@@ -330,3 +460,61 @@ def _priced_by(result: SurveyedRun) -> str | None:
 
 def _amount_as_json(amount: ModelOutput) -> dict[str, int]:
     return {"chars": amount.chars, "tool_calls": amount.tool_calls, "turns": amount.turns}
+
+
+# --------------------------------------------------------------------------------------------------
+# The bar that is shown while transcripts are read.
+
+BAR_CHARS = 16
+BESIDE_CHARS = 62
+"""The length of the bar, the counts and the time. The name of the file has the rest of a line."""
+
+
+class _PolledProgress(Progress):
+    """A bar that asks `done` how many bytes were read, whenever it is drawn."""
+
+    def __init__(self, *columns: ProgressColumn, console: Console, done: Callable[[], int]) -> None:
+        self._read = done
+        # Results that are printed meanwhile belong to stdout and must not be drawn above the bar.
+        super().__init__(*columns, console=console, transient=True, redirect_stdout=False)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        for task in self.tasks:
+            self.update(task.id, completed=self._read())
+        return super().get_renderables()
+
+
+@contextmanager
+def progress(
+    console: Console, total: int, done: Callable[[], int], *, quiet: bool
+) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on a terminal, and nothing elsewhere. `total`: the bytes to read. `done`: answers how
+    many of them were read. `quiet`: no bar, because results are written to the terminal. The
+    function that is yielded takes the runs, those with a loop, and the file that was read last.
+    """
+    if quiet or not console.is_terminal:
+        yield lambda *_: None
+        return
+    columns = (
+        BarColumn(BAR_CHARS, pulse_style="cyan"),
+        TextColumn("{task.fields[runs]:,} runs, {task.fields[loops]:,} with a loop"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("left"),
+        TextColumn("{task.fields[file]}", style="dim"),
+    )
+    with _PolledProgress(*columns, console=console, done=done) as bar:
+        task = bar.add_task("", total=total or None, runs=0, loops=0, file="")
+
+        def tick(runs: int, loops: int, file: str) -> None:
+            bar.update(task, runs=runs, loops=loops, file=_shortened(file, console.width))
+
+        yield tick
+
+
+def _shortened(file: str, width: int) -> str:
+    """The name of the file, as far as the line has room."""
+    room = width - BESIDE_CHARS
+    name = output.on_one_line(PurePath(file).name)
+    if room < 2:  # noqa: PLR2004 - a letter and the sign that more follows
+        return ""
+    return name if len(name) <= room else f"{name[: room - 1]}\u2026"

@@ -14,12 +14,11 @@ from rich.text import Text
 
 import monitor
 from monitor import events
+from monitor.chunks import Price
 from monitor.cli.render import output
 from monitor.events import ChunkReceived, Envelope, envelope_codec
-from monitor.usage import Price
 from monitor.view import LiveView
-from monitor.view.input_line import InputLine
-from monitor.view.run_ending import count
+from monitor.view.status import InputLine, count
 
 _WAITS = (
     *(events.ToolStarted, events.ToolFinished, events.RetryScheduled, events.ApprovalRequested),

@@ -27,13 +27,13 @@ from monitor.sessions import (
     edit_of,
     said_of,
 )
+from monitor.sessions.closed_runs import MAIN, RunStage
 from monitor.sessions.lock import live_owner, lock_path
 from monitor.sessions.postgres.postgres_reader import AnyReader, SessionsReader
 from monitor.sessions.reader import resolved
-from monitor.sessions.run_records import MAIN, RunStage
 from monitor.sinks import line_of
 from monitor.sinks.descriptions import call_in_words
-from monitor.view.run_ending import count
+from monitor.view.status import count
 
 SHORT: Final = 12
 """The last digits of an id that are shown in a tree. The first ones are the time, and differ less.

@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.cli.render import output, table
-from monitor.transcripts.analysis.cost import known_sum
+from monitor.transcripts.analysis.recorded_steps import known_sum
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.readers.registry import AGENTS
-from monitor.view.run_ending import count
+from monitor.view.status import count
 
 OWN_FORMATS: Final = frozenset({"runs", "events"})
 """Formats of the project itself: their runs have a table of their own."""

@@ -224,8 +224,7 @@ class KeyOptions:
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of `Proxy`. Raises `ConfigError`."""
-        from monitor.proxy.key_file import read_keys  # noqa: PLC0415 - the extra may be missing
-        from monitor.proxy.keys import KeyNames  # noqa: PLC0415
+        from monitor.proxy.keys import KeyNames, read_keys  # noqa: PLC0415 - the extra may be missing
 
         return {
             "keys": KeyNames(_names(self.key or ())),

@@ -4,18 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 from rich.text import Text
 
 from monitor.cli.render import output
-from monitor.cli.serving.settings_reload import SettingsReload
-from monitor.errors import ConfigError, MissingExtra
+from monitor.errors import ConfigError, MissingExtra, MonitorError
+from monitor.settings import Settings
 
 if TYPE_CHECKING:
     from monitor.proxy import Proxy
+
+
+# --------------------------------------------------------------------------------------------------
+# SIGHUP of `agent-monitor proxy`: its keys and its detectors are read again.
+
+_REST: Final = "addresses, limits, budgets and the port need a restart"
+
+
+class SettingsReload:
+    """Reads what can change without a restart."""
+
+    def __init__(self, proxy: Proxy, keys: Path | None, read: Callable[[], Settings]) -> None:
+        """`keys`: the file of virtual keys, if there is one. `read` reads the settings."""
+        self._proxy = proxy
+        self._keys = keys
+        self._read = read
+
+    async def follow(self) -> None:
+        """Read again at each SIGHUP, if the system has it, until this is cancelled."""
+        if hasattr(signal, "SIGHUP"):
+            with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+                async for _ in signals:
+                    await self.run()
+
+    async def run(self) -> None:
+        """Read the keys and the settings, and say what came of it. If anything in them is wrong,
+        everything stays as it was.
+        """
+        from monitor.proxy.keys import read_keys  # noqa: PLC0415 - the extra may be missing
+
+        console = output.stderr()
+        try:
+            detectors = self._read().detectors
+            keys = None if self._keys is None else read_keys(self._keys)
+            await self._proxy.renew(virtual_keys=keys, detectors=detectors)
+        except MonitorError as error:
+            output.complain(console, f"the settings were not read again: {error}")
+            return
+        said = "" if keys is None else f"{len(keys)} {'key' if len(keys) == 1 else 'keys'} and "
+        output.complain(console, f"read again: {said}the detectors; {_REST}", style="")
+
 
 _BASES: Final[Mapping[str, tuple[str, str]]] = {
     "openai": ("OPENAI_BASE_URL", "/v1"),

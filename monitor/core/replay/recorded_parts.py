@@ -11,13 +11,13 @@ import monitor.detectors
 from monitor._util.codec import to_plain
 from monitor._util.part_options import made_again, options_of
 from monitor.budget import Budget, Grant
+from monitor.chunks import Price
 from monitor.conditions.condition import Condition, condition_from_dict
-from monitor.context.measure.window import Window
+from monitor.context.window import Window
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError
-from monitor.goal.recorded import RecordedGoal, described_goal
+from monitor.goal.goal import RecordedGoal, described_goal
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
-from monitor.usage import Price
 from monitor.verdicts import LastTurn
 
 _POLICIES: Mapping[str, type[Policy]] = {cls.__name__: cls for cls in (Ladder, ObserveOnly, StopAtFirstLoop)}

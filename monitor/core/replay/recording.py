@@ -15,7 +15,7 @@ from typing import Any
 
 from monitor._util.arguments import GoalAnswer
 from monitor._util.codec import to_plain
-from monitor.chunks import Chunk, TextDelta, ToolCall
+from monitor.chunks import Chunk, TextDelta, ToolCall, Usage
 from monitor.core import inputs
 from monitor.core.inputs import CoreInput, InputNote, LoggedInput, RecordedJudge
 from monitor.core.replay.recorded_parts import members_of, parts_to_json
@@ -23,7 +23,6 @@ from monitor.core.run import RunCore
 from monitor.events import Event
 from monitor.goal.goal import Goal
 from monitor.judges.judge import Judge, JudgeInput
-from monitor.usage import Usage
 from monitor.verdicts import Stop
 
 

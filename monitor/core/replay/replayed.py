@@ -10,8 +10,9 @@ from inspect import signature
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from monitor.chunks import Chunk
+from monitor.chunks import Chunk, Usage
 from monitor.core import inputs
+from monitor.core.counters import resumed_run
 from monitor.core.inputs import CoreInput, InputNote, LoggedInput
 from monitor.core.replay.recorded_parts import (
     condition_from_json,
@@ -20,15 +21,12 @@ from monitor.core.replay.recorded_parts import (
     others_from_json,
     policy_from_json,
 )
-from monitor.core.resumed import resumed_run
 from monitor.core.run import RunCore
+from monitor.errors import TerminateReason
 from monitor.events import ChunkReceived, Event, JudgeAsked, Nudged, StopDecided, ToolWithdrawn
-from monitor.goal.recorded import RecordedGoal
-from monitor.judges.judge import Judge, JudgeInput
-from monitor.judges.panel import Panel
+from monitor.goal.goal import RecordedGoal
+from monitor.judges.judge import Judge, JudgeInput, Panel
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
-from monitor.usage import Usage
 from monitor.verdicts import Continue, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 T = TypeVar("T", bound=InputNote)

@@ -18,7 +18,7 @@ import re
 from typing import Any
 
 from monitor.chunks import ToolResult
-from monitor.detectors.calls.patterns import FilteredPattern
+from monitor.detectors.calls.allowance import FilteredPattern
 
 ERROR_CHARS = 200
 """An error announces itself within this beginning of the answer. goose compares the first 100

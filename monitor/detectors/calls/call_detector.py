@@ -30,10 +30,10 @@ from monitor.chunks import (
     ToolResult,
     TurnFinished,
 )
-from monitor.detections import Detection
 from monitor.detectors.calls.allowance import Allowance
 from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, checked, is_veto, policy_of
 from monitor.detectors.detector import NOTHING
+from monitor.verdicts import Detection
 
 EXCERPT_CHARS = 200
 """The length that `Evidence.excerpt` documents."""

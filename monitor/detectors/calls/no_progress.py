@@ -6,7 +6,7 @@ Rules:
 - The number is that of a tool's result: failing tests, open items, lines to translate. A result
   without a number is not counted.
 - Each call has a number of its own, and stands still while that does not become lower
-  (`monitor.detectors.calls.progress_rule`).
+  (`monitor.detectors.calls.tool_policy`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 from monitor._util.explained_options import explains_options
 from monitor.chunks import ToolResult
-from monitor.detections import Detection, Evidence, Level
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
@@ -24,10 +23,10 @@ from monitor.detectors.calls.call_detector import (
     Called,
     DetectorCall,
 )
-from monitor.detectors.calls.progress_rule import ProgressRule, Standstill, reported
-from monitor.detectors.calls.tool_policy import ToolPolicy
+from monitor.detectors.calls.tool_policy import ProgressRule, Standstill, ToolPolicy, reported
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
+from monitor.verdicts import Detection, Evidence, Level
 
 RESULTS_COMPARED = 64
 """The greatest threshold."""

@@ -37,7 +37,6 @@ from typing import Any
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detections import Detection, Evidence, Level
 from monitor.detectors.calls.call_detector import (
     CALLS_KEPT,
     EXCERPT_CHARS,
@@ -51,6 +50,7 @@ from monitor.detectors.calls.call_detector import (
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
+from monitor.verdicts import Detection, Evidence, Level
 
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""

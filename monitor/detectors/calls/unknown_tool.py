@@ -24,7 +24,6 @@ from typing import Any
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detections import Detection, Evidence, Level
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
@@ -37,6 +36,7 @@ from monitor.detectors.calls.call_detector import (
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
+from monitor.verdicts import Detection, Evidence, Level
 
 NAMES_KEPT = 32
 """The number of invented names that are counted at a time, the newest ones."""

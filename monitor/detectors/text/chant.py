@@ -43,16 +43,16 @@ from itertools import pairwise
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import (
+from monitor.detectors.text.structure import (
     Fences,
     has_short_lines,
     is_code,
     is_dense,
+    is_numbers,
     last_layout,
     next_word,
     only_counts,
 )
-from monitor.detectors.text.structure import is_numbers
 from monitor.errors import ConfigError
 
 CHANT_KIND = "chant"

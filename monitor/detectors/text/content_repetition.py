@@ -24,15 +24,14 @@ from typing import Any, Final
 from monitor._util.argument_checks import check_kind
 from monitor._util.explained_options import explains_options
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
-from monitor.detections import Channel, Detection
 from monitor.detectors.detector import NOTHING, TextFeed
-from monitor.detectors.text.channel import TextChannel, TextRules
+from monitor.detectors.text.channel import InformationRule, TextChannel, TextRules
 from monitor.detectors.text.chant import WindowRule
 from monitor.detectors.text.counted import CountedRule
-from monitor.detectors.text.information import InformationRule
 from monitor.detectors.text.recurrence import RecurrenceRule
 from monitor.detectors.text.tail import TailRule
 from monitor.errors import ConfigError
+from monitor.verdicts import Channel, Detection
 
 SNAPSHOT_VERSION = 6
 WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")

@@ -38,8 +38,16 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import CODE_SIGNS, Fences, words_percent
-from monitor.detectors.text.structure import RUNS, has_fence, is_call, is_record, lines_of
+from monitor.detectors.text.structure import (
+    CODE_SIGNS,
+    RUNS,
+    Fences,
+    has_fence,
+    is_call,
+    is_record,
+    lines_of,
+    words_percent,
+)
 from monitor.errors import ConfigError
 
 STEP_CHARS = 384

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from monitor._util.hashing import identity
-from monitor.detections import Channel, Detection, Evidence, Level
+from monitor.verdicts import Channel, Detection, Evidence, Level
 
 EXCERPT_CHARS = 200
 """The most characters of `Evidence.excerpt`."""

@@ -49,8 +49,15 @@ from typing import Any
 
 from monitor.detectors.text.chant import is_one_line
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import is_code, is_dense, only_counts, speaks, words_percent
-from monitor.detectors.text.text_kind import has_long_lines, is_rows
+from monitor.detectors.text.structure import (
+    has_long_lines,
+    is_code,
+    is_dense,
+    is_rows,
+    only_counts,
+    speaks,
+    words_percent,
+)
 from monitor.errors import ConfigError
 
 BLOCK_CHARS = 64

@@ -47,12 +47,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from monitor.detections import Level
 from monitor.detectors.text.copies import PIECE_CHARS, ROOM_CHARS
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import LEADERS, Fences, has_short_lines, is_unbroken, only_layout, speaks
 from monitor.detectors.text.structure import (
+    LEADERS,
+    Fences,
     has_fence,
+    has_short_lines,
     has_words,
     is_block,
     is_block_of_values,
@@ -63,8 +64,12 @@ from monitor.detectors.text.structure import (
     is_indented_prose,
     is_numbers,
     is_statement,
+    is_unbroken,
+    only_layout,
+    speaks,
 )
 from monitor.errors import ConfigError
+from monitor.verdicts import Level
 
 OFFSETS_SHOWN = 12
 """Places listed in the evidence; a one-character unit has hundreds."""

@@ -5,16 +5,23 @@ goes into the next request.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
+import json
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
-from monitor.harness.guards.agent_guards import GuardedAgent, agents_of
-from monitor.harness.guards.guard_streams import GuardStreams, Watched
-from monitor.harness.guards.guarding import GuardSource, guard_here
+from monitor.adapters.adapter import find_adapter
+from monitor.adapters.error_causes import causes
+from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.adapters.parts import SdkAdapter
+from monitor.errors import ConfigError, TerminateReason
+from monitor.guard.agent_guards import GuardedAgent, agents_of
+from monitor.guard.guard_streams import GuardStreams, Watched
+from monitor.guard.watch import GuardSource, guard_here
+from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard, Turn
-from monitor.reasons import TerminateReason
+from monitor.sessions import Node, SessionStore
 from monitor.verdicts import Hold, LastTurn, Nudge, Stop, WithdrawTool
 
 T = TypeVar("T")
@@ -221,3 +228,126 @@ def is_final(stop: Stop) -> bool:
     repeated.
     """
     return stop.source != _BY_PROVIDER or stop.reason is TerminateReason.LOOP_DETECTED
+
+
+# --------------------------------------------------------------------------------------------------
+# The parts that the adapters of frameworks share: a framework's exception has an SDK's behind it,
+# and what it passes on of an answer is not always all.
+
+
+class FrameworkAdapter(SdkAdapter):
+    """Reads the streams of a framework. A subclass writes `_decode` and `finish`."""
+
+    needs_finish = False  # a framework may not pass on why its model has stopped
+
+    def __init__(self, stream: int = 0) -> None:
+        self._stream = stream
+
+    def classify(self, error: BaseException) -> ModelError:
+        return classify(error)
+
+    def _gives(self, kind: str) -> None:
+        """A part is of a kind other than text, thinking and calls."""
+        if kind not in self.gave:
+            self.gave = (*self.gave, kind)
+
+
+def classify(error: BaseException) -> ModelError:
+    """The failure, by the nearest exception of a known SDK among the causes of `error`; else by
+    `error` itself, its HTTP status and its words.
+    """
+    for cause in causes(error):
+        factory = find_adapter(cause)
+        if factory is not None and not isinstance(cause, ConfigError):
+            return factory(0).classify(cause)
+    return OpenAIAdapter().classify(error)
+
+
+def written(arguments: Any) -> str:
+    """The arguments of a call as a text: a framework gives a text, an object or nothing."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments else ""
+
+
+# --------------------------------------------------------------------------------------------------
+# The newest nodes of one sort on a branch of a session.
+
+
+async def newest_nodes(
+    store: SessionStore, branch: str, number: int | None, is_wanted: Callable[[Node], bool]
+) -> list[Node]:
+    """The newest `number` nodes of the branch for which `is_wanted` answers `True`, oldest first.
+    `None`: all. Little more of the branch is read than that needs.
+    """
+    last = number
+    while True:
+        path = await store.active_path(branch, last=last)
+        found = [node for node in path if is_wanted(node)]
+        if number is None or last is None:
+            return found
+        if len(found) >= number or len(path) < last:
+            return found[len(found) - min(number, len(found)) :]
+        last = 2 * last + 1  # nodes of other sorts stand between them
+
+
+# --------------------------------------------------------------------------------------------------
+# The end of a guarded run, for frameworks that may end without an exception.
+
+
+def check_exit_behavior(given: str) -> None:
+    """Raise `ConfigError` for what is no `exit_behavior`."""
+    if given not in {"end", "error"}:
+        raise ConfigError(f"exit_behavior is 'end' or 'error', not {given!r}")
+
+
+def reason_of(stopped: StoppedByGuard) -> dict[str, str]:
+    """The reason as data, which a framework keeps beside its last message."""
+    stop = stopped.stop
+    return {"reason": stop.reason.value, "detail": stop.detail, "source": stop.source}
+
+
+def last_words(stopped: StoppedByGuard) -> str:
+    """The text of the last response until the run was ended, without the copies of a loop. If there
+    is none, the reason: an empty text looks like an answer, and is no valid history.
+    """
+    turn = stopped.turn
+    return (turn.text[: turn.loop_offset] if turn is not None else "") or str(stopped)
+
+
+# --------------------------------------------------------------------------------------------------
+# The guards of a model whose class is made at run time: it may stand behind several of them.
+
+_PLACE: Final = "agent_monitor_guard_"
+ModelT = TypeVar("ModelT")
+
+
+def place_above(base: type) -> str:
+    """The attribute in which a model keeps the guard of the class that is made of `base`. Each
+    guard adds a class, so each has a place of its own.
+    """
+    return f"{_PLACE}{len(base.__mro__)}"
+
+
+def is_behind(fields: Mapping[str, Any] | None, guard: GuardSource) -> bool:
+    """Whether a model with these attributes is guarded by `guard` already. A second time would
+    count each of its responses twice.
+    """
+    return any(name.startswith(_PLACE) and held.guard is guard for name, held in (fields or {}).items())
+
+
+def class_as(of: type, base: type, members: Mapping[str, Any]) -> Any:
+    """A class derived from `base`. Logs and traces show it with the name and the module of `of`."""
+    return type(of.__name__, (base,), {"__module__": of.__module__, "__qualname__": of.__qualname__, **members})
+
+
+def under_class(model: ModelT, kind: Any, held: Any) -> ModelT:
+    """A pydantic model under `kind`, a class that is made of its own, with the guard that `held`
+    has. Both have the same fields: what one of them changes, such as a counter, is changed in the
+    other.
+    """
+    other = kind.__new__(kind)
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__"):
+        object.__setattr__(other, slot, getattr(model, slot))
+    private = {**(getattr(model, "__pydantic_private__", None) or {}), place_above(type(model)): held}
+    object.__setattr__(other, "__pydantic_private__", private)
+    made: ModelT = other
+    return made

@@ -11,7 +11,7 @@ import inspect
 from functools import cache
 from typing import Any, NoReturn, Self
 
-from monitor.integrations._common.guarded_classes import class_as
+from monitor.integrations._common.guarded_requests import class_as
 
 
 class StandIn:

@@ -7,38 +7,106 @@ the first before it hands out the frame in which the stop falls, and that frame 
 from __future__ import annotations
 
 import contextlib
+import json
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import anyio
 
 from monitor.budget import Budget
+from monitor.chunks import NO_USAGE
 from monitor.core.run import RunCore
-from monitor.errors import ConfigError
+from monitor.errors import PASSING_REASONS, ConfigError, TerminateReason
 from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
-from monitor.harness.runs.budget_hold import BudgetHold
-from monitor.harness.streams.source_stream import SourceStream
+from monitor.guard.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.prices import known_price
-from monitor.proxy.exchange.byte_meter import BYTES_A_TOKEN, BudgetSpent, ByteMeter
-from monitor.proxy.exchange.choices import OtherChoices
-from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext, reason_of, sentence_of
-from monitor.proxy.exchange.holding import may_go_on
-from monitor.proxy.exchange.nudging import nudged
-from monitor.proxy.exchange.relays import AnswerRelay, BodyRelay, StreamRelay, WholeRelay, values_in
-from monitor.proxy.exchange.sources import BodyAdapter
-from monitor.proxy.exchange.upstream_request import ProxiedRequest, UpstreamRequest
+from monitor.proxy.exchange.relays import AnswerRelay, BodyAdapter, BodyRelay, StreamRelay, WholeRelay, values_in
+from monitor.proxy.exchange.requests import (
+    BYTES_A_TOKEN,
+    GRACE_S,
+    LATER,
+    REFUSED,
+    BudgetSpent,
+    ByteMeter,
+    OtherChoices,
+    ProxiedRequest,
+    ProxyContext,
+    UpstreamRequest,
+    may_go_on,
+    reason_of,
+    sentence_of,
+)
+from monitor.proxy.formats import framing as sse
 from monitor.proxy.formats.base import FrameContent, WireAnswer, to_bytes
-from monitor.proxy.formats.framing import sse
 from monitor.proxy.formats.merging import merged
-from monitor.proxy.histories.judging import LoopPolicy, RequestJudge
+from monitor.proxy.histories import LoopPolicy, RequestJudge
 from monitor.proxy.state.runs import TASK_CHARS, ProxiedRun
-from monitor.proxy.transport.client import Client
-from monitor.proxy.transport.content_coding import Unpackable, coding_of
-from monitor.proxy.transport.headers import NUDGED, Headers, to_client
-from monitor.proxy.transport.upstreams import UpstreamFailed
-from monitor.reasons import PASSING_REASONS, TerminateReason
-from monitor.usage import NO_USAGE
+from monitor.proxy.transport.headers import NUDGED, Headers, Unpackable, coding_of, to_client
+from monitor.proxy.transport.upstreams import Client, UpstreamFailed
+from monitor.runs.budget_hold import BudgetHold
 from monitor.verdicts import Detection, Stop
+from monitor.wires.fields import Form
+
+# --------------------------------------------------------------------------------------------------
+# A message of the monitor, added to a request. Off by default: the proxy then changes no request.
+#
+# A run that repeats itself, and is not yet sure to loop, gets a message: what repeats, and that
+# it should try something else. The client's history does not have it, so neither has the next
+# request.
+
+
+def nudged(form: Form, body: bytes, text: str) -> bytes:
+    """The request with `text` as the last words of the user. Raises `ValueError` if it has no place
+    for them.
+    """
+    request = json.loads(body)
+    _ADD[form](request, text)
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _to_chat(request: dict[str, Any], text: str) -> None:
+    _list(request, "messages").append({"role": "user", "content": text})
+
+
+def _to_responses(request: dict[str, Any], text: str) -> None:
+    given = request.get("input")
+    if isinstance(given, str):
+        request["input"] = [{"role": "user", "content": given}]
+    _list(request, "input").append({"role": "user", "content": text})
+
+
+def _to_anthropic(request: dict[str, Any], text: str) -> None:
+    """Results stand in a message of the user, and two of those may not follow each other."""
+    _to_last(_list(request, "messages"), "content", {"type": "text", "text": text})
+
+
+def _to_gemini(request: dict[str, Any], text: str) -> None:
+    _to_last(_list(request, "contents"), "parts", {"text": text})
+
+
+def _to_last(messages: list[Any], where: str, part: dict[str, str]) -> None:
+    last = messages[-1] if messages else None
+    if isinstance(last, dict) and last.get("role") == "user" and isinstance(last.get(where), list):
+        last[where].append(part)
+    else:
+        messages.append({"role": "user", where: [part]})
+
+
+def _list(request: object, name: str) -> list[Any]:
+    found = request.get(name) if isinstance(request, dict) else None
+    if not isinstance(found, list):
+        raise ValueError(f"the request has no list {name!r}")
+    return found
+
+
+_ADD: Final[Mapping[Form, Callable[[dict[str, Any], str], None]]] = {
+    "openai-chat": _to_chat,
+    "openai-responses": _to_responses,
+    "anthropic": _to_anthropic,
+    "gemini": _to_gemini,
+}
+
 
 _OK: Final = 200
 _NEVER_WELL: Final = frozenset({TerminateReason.ERROR, TerminateReason.INVALID_STREAM})

@@ -8,20 +8,24 @@ from typing import Final
 
 import anyio
 
-from monitor.errors import ConfigError
+from monitor.errors import PASSING_REASONS, ConfigError, TerminateReason
 from monitor.events import BudgetLost, Event
-from monitor.harness.runs.budget_hold import BudgetHold
 from monitor.prices import known_price
-from monitor.proxy.exchange.byte_meter import BYTES_A_TOKEN, BudgetSpent, ByteMeter
-from monitor.proxy.exchange.context import GRACE_S, LATER, REFUSED, ProxyContext, reason_of
-from monitor.proxy.formats.refusals import refusal_of
-from monitor.proxy.formats.wire import Wire
-from monitor.proxy.transport.asgi import Scope
-from monitor.proxy.transport.client import Client
+from monitor.proxy.exchange.requests import (
+    BYTES_A_TOKEN,
+    GRACE_S,
+    LATER,
+    REFUSED,
+    BudgetSpent,
+    ByteMeter,
+    ProxyContext,
+    reason_of,
+)
+from monitor.proxy.formats.requests import Wire, refusal_of
 from monitor.proxy.transport.headers import Headers, first, is_bare, to_client, to_upstream
-from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, Incoming, TooSlow
-from monitor.proxy.transport.upstreams import Upstream, UpstreamAnswer, UpstreamFailed
-from monitor.reasons import PASSING_REASONS, TerminateReason
+from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, Incoming, Scope, TooSlow
+from monitor.proxy.transport.upstreams import Client, Upstream, UpstreamAnswer, UpstreamFailed
+from monitor.runs.budget_hold import BudgetHold
 from monitor.verdicts import Stop
 
 

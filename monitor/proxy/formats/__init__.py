@@ -31,8 +31,8 @@ from monitor.proxy.formats.anthropic import AnthropicWire
 from monitor.proxy.formats.bedrock import BedrockWire, ConverseWire
 from monitor.proxy.formats.chat import ChatWire
 from monitor.proxy.formats.gemini import GeminiWire
+from monitor.proxy.formats.requests import Wire
 from monitor.proxy.formats.responses import ResponsesWire
-from monitor.proxy.formats.wire import Wire
 
 _VERTEX: Final = re.compile(r"/publishers/anthropic/models/[^/:]+:(?:rawPredict|streamRawPredict)\Z", re.IGNORECASE)
 _GEMINI: Final = re.compile(r"/models/[^/:]+:(?:generateContent|streamGenerateContent)\Z", re.IGNORECASE)

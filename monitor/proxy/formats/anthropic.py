@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.json_view import JsonView
+from monitor.adapters.parts import JsonView
+from monitor.chunks import Usage
+from monitor.proxy.formats import framing as sse
 from monitor.proxy.formats.base import (
     Frame,
     FrameContent,
@@ -22,24 +24,24 @@ from monitor.proxy.formats.base import (
     parsed_object,
     to_bytes,
 )
-from monitor.proxy.formats.framing import sse
-from monitor.proxy.formats.refusals import ANTHROPIC_TYPES, CODE, refused, type_of
 from monitor.proxy.formats.requests import (
+    ANTHROPIC_TYPES,
+    CODE,
     RequestFields,
+    Wire,
     behind,
     count_at,
     history,
     is_structured,
     model_at,
     records_at,
+    refused,
     tools_at,
     truth_at,
+    type_of,
     whole_at,
 )
-from monitor.proxy.formats.wire import Wire
-from monitor.usage import Usage
-from monitor.wires.fields import object_at, objects_at
-from monitor.wires.request import instructions_of
+from monitor.wires.fields import instructions_of, object_at, objects_at
 
 _STREAMS: Final = re.compile(r":streamRawPredict(?:\?|\Z)", re.IGNORECASE)
 """The end of a path of Vertex AI that always streams."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
 
+from monitor.chunks import NO_USAGE
 from monitor.proxy.formats.anthropic import AnthropicAnswer, AnthropicWire
 from monitor.proxy.formats.base import (
     Beginning,
@@ -23,10 +24,17 @@ from monitor.proxy.formats.base import (
     parsed_object,
     to_bytes,
 )
-from monitor.proxy.formats.framing.event_stream import MEDIA_TYPE, EventStreamReader, Message, encoded
-from monitor.proxy.formats.refusals import CODE, refused, type_of
-from monitor.proxy.formats.requests import RequestFields, count_at, history, records_at, whole_at
-from monitor.usage import NO_USAGE
+from monitor.proxy.formats.framing import MEDIA_TYPE, EventStreamReader, Message, encoded
+from monitor.proxy.formats.requests import (
+    CODE,
+    RequestFields,
+    count_at,
+    history,
+    records_at,
+    refused,
+    type_of,
+    whole_at,
+)
 from monitor.wires.fields import object_at, objects_at
 
 _ERRORS: Final = {

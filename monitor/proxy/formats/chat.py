@@ -7,7 +7,8 @@ from typing import Any
 
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.stream import OpenAIAdapter
-from monitor.chunks import Chunk
+from monitor.chunks import NO_USAGE, Chunk, Usage
+from monitor.proxy.formats import framing as sse
 from monitor.proxy.formats.base import (
     DONE,
     Frame,
@@ -21,10 +22,10 @@ from monitor.proxy.formats.base import (
     parsed_object,
     read_whole,
 )
-from monitor.proxy.formats.framing import sse
-from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
+    CODE,
     RequestFields,
+    Wire,
     behind,
     check_choices,
     count_at,
@@ -33,13 +34,13 @@ from monitor.proxy.formats.requests import (
     history,
     is_structured,
     model_at,
+    openai_error,
     records_at,
+    refused,
     tools_at,
     truth_at,
     whole_at,
 )
-from monitor.proxy.formats.wire import Wire
-from monitor.usage import NO_USAGE, Usage
 from monitor.wires.fields import object_at, objects_at
 
 

@@ -10,8 +10,9 @@ from urllib.parse import parse_qs, unquote
 
 from monitor.adapters.google.errors import reported
 from monitor.adapters.google.stream import GoogleAdapter
-from monitor.adapters.json_view import CamelView
-from monitor.chunks import Chunk
+from monitor.adapters.parts import CamelView
+from monitor.chunks import NO_USAGE, Chunk, Usage
+from monitor.proxy.formats import framing as sse
 from monitor.proxy.formats.base import (
     Frame,
     FrameContent,
@@ -24,12 +25,13 @@ from monitor.proxy.formats.base import (
     read_whole,
     to_bytes,
 )
-from monitor.proxy.formats.framing import sse
-from monitor.proxy.formats.framing.array import END, ArrayReader
-from monitor.proxy.formats.refusals import CODE, RPC_STATUSES, refused, type_of
+from monitor.proxy.formats.framing import END, ArrayReader
 from monitor.proxy.formats.requests import (
+    CODE,
+    RPC_STATUSES,
     CannotJudge,
     RequestFields,
+    Wire,
     behind,
     check_choices,
     count_at,
@@ -37,13 +39,12 @@ from monitor.proxy.formats.requests import (
     further_choices,
     history,
     records_at,
+    refused,
     tools_at,
+    type_of,
     whole_at,
 )
-from monitor.proxy.formats.wire import Wire
-from monitor.usage import NO_USAGE, Usage
-from monitor.wires.fields import object_at, objects_at, snake
-from monitor.wires.request import instructions_of
+from monitor.wires.fields import instructions_of, object_at, objects_at, snake
 
 _CALLED: Final = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)\Z", re.IGNORECASE)
 

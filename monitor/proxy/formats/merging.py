@@ -10,11 +10,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from monitor.proxy.formats.base import Span, parsed
-from monitor.proxy.formats.request_body import rewritten
+from monitor.proxy.formats.base import Span, parsed, rewritten
 from monitor.proxy.formats.requests import whole_at
-from monitor.wires.fields import object_at, objects_at
-from monitor.wires.forms import Form
+from monitor.wires.fields import Form, object_at, objects_at
 
 Value = dict[str, Any]
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.chunks import NO_USAGE, Usage
+from monitor.proxy.formats import framing as sse
 from monitor.proxy.formats.base import (
     Frame,
     FrameContent,
@@ -18,25 +20,26 @@ from monitor.proxy.formats.base import (
     parsed_object,
 )
 from monitor.proxy.formats.chat import failed
-from monitor.proxy.formats.framing import sse
-from monitor.proxy.formats.items import SERVED, OutputItem, spoken
-from monitor.proxy.formats.refusals import CODE, openai_error, refused
 from monitor.proxy.formats.requests import (
+    CODE,
+    SERVED,
     CannotJudge,
+    OutputItem,
     RequestFields,
+    Wire,
     count_at,
     history,
     is_structured,
     model_at,
+    openai_error,
     records_at,
+    refused,
+    spoken,
     tools_at,
     truth_at,
     whole_at,
 )
-from monitor.proxy.formats.wire import Wire
-from monitor.usage import NO_USAGE, Usage
-from monitor.wires.fields import object_at, objects_at
-from monitor.wires.request import instructions_of
+from monitor.wires.fields import instructions_of, object_at, objects_at
 
 _ENDS: Final = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"}

@@ -15,9 +15,8 @@ from typing import Any, Final
 import anyio
 
 from monitor.errors import StoreError
-from monitor.proxy.state.merged_runs import merged
-from monitor.proxy.state.runs import HoldAnswer, ProxiedRuns
-from monitor.shared.rows.base import RowStore, SharedRow
+from monitor.proxy.state.runs import HoldAnswer, ProxiedRuns, merged
+from monitor.shared.rows import RowStore, SharedRow
 
 LOOK_S: Final = 1.0
 """Seconds between two looks into the store, so an operator's word takes this long at most."""

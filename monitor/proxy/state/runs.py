@@ -2,17 +2,102 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import anyio
 
-from monitor.proxy.state.histograms import histograms
-from monitor.proxy.state.model_outages import ModelOutages
-from monitor.reasons import TerminateReason
+from monitor.errors import TerminateReason
+from monitor.outage import Failure, OutageRule, Trouble
 from monitor.verdicts import Detection, FleetFinding, Stop
+
+# --------------------------------------------------------------------------------------------------
+# Histograms of what passes the proxy, as Prometheus has them: counts below fixed bounds.
+
+
+@dataclass(slots=True)
+class Histogram:
+    """How many values were at most each bound."""
+
+    bounds: tuple[float, ...]
+    """Upper bounds, ascending; a last one without an end is implied."""
+    total: float = 0.0
+    """The sum of the values."""
+    counts: list[int] = field(init=False)
+    """The number of values in each part, the endless one last."""
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        """Note a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+"""From a fast model's first byte to a slow one's."""
+ADDED_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20)
+"""From a short history to the longest wait for a budget."""
+BYTES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000)
+
+
+def histograms() -> dict[str, Histogram]:
+    """An empty histogram for each metric that has one."""
+    return {
+        "first_byte": Histogram(SECONDS),
+        "added": Histogram(ADDED_SECONDS),
+        "stopped": Histogram(BYTES),
+    }
+
+
+# --------------------------------------------------------------------------------------------------
+# Models that loop in most runs behind the proxy: one line for all of those runs.
+#
+# A model that loops in one run is the trouble of that run. If it loops in most runs at once, that
+# is the trouble of the model, and one line says so.
+
+MODELS_KEPT: Final = 200
+"""Models whose runs are counted: those that were asked last. Clients choose the names."""
+
+
+class ModelOutages:
+    """The outages of the models behind one proxy. Times are seconds of any one clock."""
+
+    def __init__(self) -> None:
+        self._rule = OutageRule()
+        self._troubles: OrderedDict[str, Trouble] = OrderedDict()
+
+    def looped(self, model: str, run: str, now: float) -> bool:
+        """Note that `model` has looped in `run`. True: with this run it is an outage."""
+        failure = Failure(model, f"model {model}", "loop", "loop: the model repeats itself", by_chance=True)
+        return self._rule.failed(self._of(model), failure, run, now) is not None
+
+    def worked(self, model: str, run: str, now: float) -> None:
+        """Note that an answer of `model` in `run` has come to its end."""
+        if model in self._troubles:
+            trouble = self._of(model)
+            self._rule.succeeded(trouble, run, now, now)
+            if self._rule.is_over(trouble, now):
+                del self._troubles[model]
+
+    def going_on(self, now: float) -> list[FleetFinding]:
+        """The outages that have not ended, of models that are still asked."""
+        since = now - self._rule.window_s
+        return [
+            one.outage.finding() for one in self._troubles.values() if one.outage is not None and one.changed_s >= since
+        ]
+
+    def _of(self, model: str) -> Trouble:
+        trouble = self._troubles.setdefault(model, Trouble())
+        self._troubles.move_to_end(model)
+        if len(self._troubles) > MODELS_KEPT:
+            self._troubles.popitem(last=False)
+        return trouble
+
 
 State: TypeAlias = Literal["running", "held", "ended", "stopped", "failed", "left"]
 """`ended`: the upstream has closed its answer. `stopped`: the proxy has. `left`: the client has."""
@@ -223,3 +308,84 @@ class ProxiedRuns:
         if oldest is not None:
             del self._runs[oldest.id]
             self.touched.pop(oldest.id, None)
+
+
+# --------------------------------------------------------------------------------------------------
+# Runs that wait for the word of an operator.
+
+
+class HeldRuns:
+    """Where the runs wait, and where the operator answers."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[_Waiting]] = {}
+
+    def __len__(self) -> int:
+        """The number of requests that wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def wait(self, run: str) -> _Waiting:
+        """A request of the run waits from now on. Use it in `with`."""
+        return _Waiting(run, self._waiting)
+
+    def answer(self, run: str, said: HoldAnswer) -> bool:
+        """The operator's word for all requests of the run that wait. False: none does."""
+        waiting = self._waiting.get(run, [])
+        for one in waiting:
+            one.said = said
+            one.event.set()
+        return bool(waiting)
+
+
+class _Waiting:
+    """One request that waits for an answer."""
+
+    def __init__(self, run: str, all_waiting: dict[str, list[_Waiting]]) -> None:
+        self.event = anyio.Event()
+        self.said: HoldAnswer | None = None
+        """The operator's answer. `None`: nobody has answered."""
+        self._run = run
+        self._all = all_waiting
+
+    def __enter__(self) -> Self:
+        self._all.setdefault(self._run, []).append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        waiting = self._all[self._run]
+        waiting.remove(self)
+        if not waiting:
+            del self._all[self._run]
+
+    async def for_at_most(self, seconds: float) -> HoldAnswer | None:
+        """The operator's word. `None`: there is none within this time."""
+        with anyio.move_on_after(seconds):
+            await self.event.wait()
+        return self.said
+
+
+# --------------------------------------------------------------------------------------------------
+# One run of which several proxies have answered requests, as one.
+
+_SUMS: Final = ("requests", "answer_bytes", "tokens", "stops", "active")
+_NEWEST: Final = ("last_stop", "task", "unwatched")
+"""Fields of which the newest one that is not empty counts."""
+
+
+def merged(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The run whose `parts` each proxy gives as `ProxiedRun.to_dict()`. Counts are added. All else
+    is that of the proxy that was asked last. Raises `KeyError` or `TypeError` for what is no run.
+    """
+    newest_first = sorted(parts, key=lambda part: part["last_s"], reverse=True)
+    newest = newest_first[0]
+    costs = [part["cost_usd"] for part in parts]
+    states = [part["state"] for part in newest_first]
+    return {
+        **{name: value for name, value in newest.items() if name != "allowed"},
+        **{name: sum(part[name] for part in parts) for name in _SUMS},
+        "state": next((one for one in ("held", "running") if one in states), states[0]),
+        "began_s": min(part["began_s"] for part in parts),
+        "cost_usd": None if None in costs else sum(costs),
+        "estimated": any(part["estimated"] for part in parts),
+        **{name: next((part[name] for part in newest_first if part[name]), newest[name]) for name in _NEWEST},
+    }

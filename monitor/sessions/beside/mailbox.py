@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from monitor._util.codec import Codec
-from monitor.calls import ApprovalAnswer
 from monitor.errors import ConfigError
-from monitor.messages import SteerMessage
+from monitor.messages import ApprovalAnswer, SteerMessage
 from monitor.sessions.nodes import canonical
 from monitor.sessions.tables.marked_folder import MarkedFolder
 

@@ -7,6 +7,7 @@ A command and a web application use the same functions: `inbox` lists, `answer` 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -15,14 +16,22 @@ from typing import Any, Final, Literal, TypeAlias
 
 from anyio import to_thread
 
-from monitor.calls import ApprovalAnswer, ApprovalDecision, ApprovalRequest
-from monitor.errors import ConfigError, MonitorError, SessionBusy
+from monitor.errors import ConfigError, MonitorError, SessionBusy, ToolErrorKind
+from monitor.messages import (
+    ApprovalAnswer,
+    ApprovalDecision,
+    ApprovalRequest,
+    CallRecord,
+    CallState,
+    SteerKind,
+    SteerMessage,
+    stepped,
+)
 from monitor.sessions.beside.mailbox import Letter
-from monitor.sessions.files import default_folder
+from monitor.sessions.closed_runs import MAIN, ApprovalState, Changes, RunRecord, RunStage, SessionStore
 from monitor.sessions.nodes import Node, canonical
-from monitor.sessions.postgres.session_address import owner_at, reader_at, sessions_at
-from monitor.sessions.run_records import MAIN, ApprovalState, Changes, RunRecord, RunStage
-from monitor.sessions.session_store import SessionStore
+from monitor.sessions.postgres.postgres_session import owner_at, reader_at, sessions_at
+from monitor.sessions.reader import default_folder
 
 RunState: TypeAlias = Literal["running", "waiting", "stopped", "ended"]
 """A process carries the run out (`running`), or it waits for an answer (`waiting`). Its process has
@@ -225,3 +234,73 @@ def _texts_in(data: Any, *, ours: bool = True) -> Iterator[str]:
 
 _RECORD_FIELDS: Final = frozenset({"type", "id", "finish_reason", "error_kind", "base", "first_kept_node_id", "target"})
 """Fields of stored messages that name something, and were said by nobody."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Says something to a run of a session from another process.
+
+
+def tell(
+    path: str | PathLike[str],
+    text: str,
+    *,
+    kind: SteerKind = "steer",
+    now: bool = False,
+    by: str = "",
+    data: bool = False,
+    id: str | None = None,
+    run: str | None = None,
+) -> Letter:
+    """Say something to a run of the session at `path`, from any process: see `Run.steer`. `path`:
+    its file, or `postgresql://user@host/db#name`.
+
+    `run`: its id, also of a nested run; by default the run that has not ended and was started from
+    outside. The message is stored when this returns,
+    and the run gets it within a second, or when it is resumed.
+
+    Raises `ConfigError` for an empty text, and if there is no such run or it has ended.
+    """
+    message = SteerMessage(id=id or uuid.uuid4().hex, text=text, kind=kind, now=now, by=by, data=data)
+    with reader_at(path) as session:
+        return session.put_letter(_going(session.runs(), run).id, message)
+
+
+def _going(runs: Sequence[RunRecord], run: str | None) -> RunRecord:
+    """The run that gets a message."""
+    of_user = [one for one in runs if (one.purpose == MAIN if run is None else one.id == run)]
+    going = [one for one in of_user if one.state is not RunStage.ENDED]
+    if going:
+        return going[-1]
+    if not of_user:
+        raise ConfigError("the session has no run" if run is None else f"the session has no run {run}")
+    last = of_user[-1]
+    raise ConfigError(f"the run {last.id} has ended ({last.data.get('reason')}), so it gets no message")
+
+
+# --------------------------------------------------------------------------------------------------
+# Results of calls that come from outside, after the run that made the calls has paused.
+
+
+async def waiting_calls(session: SessionStore) -> list[CallRecord]:
+    """The calls of the session whose results come from outside and are not there yet."""
+    return [one for one in await session.calls() if one.state is CallState.AWAITING_RESULT]
+
+
+async def deliver(session: SessionStore, key: str, text: str, *, is_error: bool = False) -> CallRecord:
+    """Store `text` as the result of the call with this key, for which its run waits. Then
+    `supervisor.resume(session)` goes on with it. `is_error`: the call has failed.
+
+    The key is `context.idempotency_key` of the tool, and `CallRecord.key`. Delivering the same
+    result again changes nothing. Raises `ConfigError` if no such call waits for its result.
+    """
+    known = await session.find(key)
+    if known is not None and (known.text, known.is_error) == (text, is_error):
+        return known
+    if known is None or known.state is not CallState.AWAITING_RESULT:
+        state = "there is none" if known is None else f"it is {known.state.value}"
+        raise ConfigError(f"no call with the key {key!r} waits for its result: {state}")
+    kind = ToolErrorKind.EXECUTION_FAILED if is_error else None
+    state = CallState.FAILED if is_error else CallState.DONE
+    ended = stepped(known, state=state, text=text, is_error=is_error, error_kind=kind)
+    await session.commit(Changes(calls=[ended]))
+    return ended

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from monitor.errors import ConfigError, SessionBusy, SessionDamaged, SessionNotFound
-from monitor.sessions.copies.copied import remove
-from monitor.sessions.files import SessionFile, sessions_in
+from monitor.sessions.copies.json_lines import remove
 from monitor.sessions.postgres.postgres_reader import SessionsReader
-from monitor.sessions.postgres.session_address import is_database
+from monitor.sessions.postgres.postgres_session import is_database
+from monitor.sessions.reader import SessionFile, sessions_in
 
 _NOW: Final = "select extract(epoch from clock_timestamp())::double precision"
 

@@ -16,19 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.calls import answer_codec, request_codec
 from monitor.errors import MonitorError, SessionDamaged, SessionNotFound
+from monitor.messages import answer_codec, request_codec
+from monitor.sessions.closed_runs import run_codec
 from monitor.sessions.faults import READ_FAULTS, typed
-from monitor.sessions.files import made
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Node, check_readable, digest_of, new_id
-from monitor.sessions.reader import connect_reader, lacks_log
-from monitor.sessions.run_records import run_codec
+from monitor.sessions.reader import connect_reader, lacks_log, made
 from monitor.sessions.tables import rows, stored_rows, writing
-from monitor.sessions.tables.blobs import Blobs, blobs_of
-from monitor.sessions.tables.migrations import check_format, format_of
-from monitor.sessions.tables.owner_memory import Memory
-from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
-from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection
+from monitor.sessions.tables.marked_folder import Blobs, blobs_of
+from monitor.sessions.tables.packing import CALL, Memory, call_of, event_of, unpacked
+from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection, check_format, format_of
 from monitor.sessions.tables.seal import broken
 from monitor.sessions.tree import ACTIVE, TreeProblem
 

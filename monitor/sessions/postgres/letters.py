@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from anyio import to_thread
 
-from monitor.calls import ApprovalAnswer
 from monitor.errors import StoreError
-from monitor.messages import SteerMessage
+from monitor.messages import ApprovalAnswer, SteerMessage
 from monitor.sessions.beside.mailbox import AnswerLetter, Letter, letter_codec, made, new_file
 from monitor.sessions.nodes import canonical
 from monitor.sessions.postgres.database import Database

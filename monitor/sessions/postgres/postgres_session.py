@@ -2,42 +2,135 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from functools import cache, partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeGuard, TypeVar, runtime_checkable
 
 import anyio
 from anyio import to_thread
 
-from monitor.calls import CallRecord
-from monitor.errors import SessionBusy, SessionLost, SessionNotFound, StoreError
-from monitor.sessions.closed_runs import close_run
+from monitor.errors import ConfigError, SessionBusy, SessionLost, SessionNotFound, SessionUnavailable, StoreError
+from monitor.messages import CallRecord
+from monitor.sessions.closed_runs import Changes, Committed, close_run
 from monitor.sessions.faults import not_text
-from monitor.sessions.lock import this_process
+from monitor.sessions.lock import OwnerLock, this_process
 from monitor.sessions.nodes import Draft, Node
 from monitor.sessions.postgres.database import LEASE_S, Database, database_at, leave
 from monitor.sessions.postgres.letters import Letters
-from monitor.sessions.postgres.owner_proof import OwnerProof, has_died
-from monitor.sessions.postgres.postgres_reader import owner_in
+from monitor.sessions.postgres.postgres_reader import (
+    AnyReader,
+    PostgresReader,
+    SessionsReader,
+    StepRows,
+    owner_in,
+    without_password,
+)
 from monitor.sessions.postgres.session_rows import Rows, kept
 from monitor.sessions.postgres.session_seal import SessionSeal, seal_of, sums_of
 from monitor.sessions.postgres.statements import step_of
-from monitor.sessions.postgres.step_rows import StepRows
-from monitor.sessions.run_records import Changes, Committed
-from monitor.sessions.sql_session import id_at
-from monitor.sessions.tables.owner_memory import Memory
-from monitor.sessions.tables.session_reads import OwnerReads, SessionRows
+from monitor.sessions.reader import SessionReader, default_folder, sessions_in
+from monitor.sessions.sqlite_session import SQLiteSession, id_at
+from monitor.sessions.tables.packing import Memory
+from monitor.sessions.tables.schema import OwnerReads, SessionRows
 from monitor.sessions.tree import ACTIVE
 from monitor.sessions.writer import Ticket, hand_back, settled
 
 if TYPE_CHECKING:
     from monitor.sessions.postgres.database import Connection
+
+
+# --------------------------------------------------------------------------------------------------
+# Whether the owner of a leased session has died on this machine, so that its lease need not end.
+#
+# Each owner holds the lock of a file of its own. The system releases the lock when the process
+# ends. The file is asked about only under the kernel that has locked it: the owner's row says its
+# boot id. No process number and no host name decides. Another machine waits for the end of the
+# lease.
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+"""Linux's id of the running kernel. Elsewhere there is none, and leases are waited for."""
+
+
+_FAULTS: Final = (OSError, RuntimeError, SessionUnavailable, SessionBusy)
+"""The lock file cannot be used, or the user has no home. Then the lease alone holds."""
+
+
+@cache
+def this_boot() -> str:
+    """The id of the running kernel; empty where the system has none."""
+    try:
+        return _BOOT.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _path(nonce: str) -> Path:
+    return default_folder() / ".owners" / f"{nonce}.lock"
+
+
+class OwnerProof:
+    """The lock file of one owner. Where none can be made, the owner has just its lease."""
+
+    def __init__(self) -> None:
+        self._nonce = secrets.token_hex(16)
+        self._lock: OwnerLock | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The part of the owner's row that names the lock file."""
+        return {"nonce": self._nonce, "boot": this_boot() if self._lock is not None else ""}
+
+    def hold(self) -> None:
+        """Make the file and lock it, until `give_up`."""
+        if self._lock is not None or not this_boot():
+            return
+        with contextlib.suppress(*_FAULTS):
+            path = _path(self._nonce)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = OwnerLock(path, "")
+            lock.acquire()
+            self._lock = lock
+
+    def give_up(self) -> None:
+        """Unlock the file and remove it."""
+        lock, self._lock = self._lock, None
+        if lock is not None and lock.held:  # else this process was forked, and the file is its parent's
+            lock.release()
+            with contextlib.suppress(OSError):
+                _path(self._nonce).unlink()
+
+
+def has_died(holder: str) -> bool:
+    """Whether the owner in the row of a session is known to have died. Its file is removed then."""
+    try:
+        named = json.loads(holder)
+        nonce, boot = named["nonce"], named["boot"]
+        name = f"{int(nonce, 16):032x}"
+    except (ValueError, TypeError, KeyError):
+        return False
+    if not boot or boot != this_boot():
+        return False
+    try:
+        path = _path(name)
+        if not path.is_file():
+            return False
+        with OwnerLock(path, ""):
+            path.unlink(missing_ok=True)
+    except _FAULTS:
+        return False
+    return True
+
 
 T = TypeVar("T")
 
@@ -332,3 +425,104 @@ class PostgresSession(OwnerReads):
     async def advance(self, record: CallRecord) -> bool:
         """See `CallLedger.advance`."""
         return await self._write(lambda step: step.advance(record))
+
+
+# --------------------------------------------------------------------------------------------------
+# A session by its address, which is opened while somebody uses it.
+
+POSTGRES: Final = ("postgresql://", "postgres://")
+"""How the address of a PostgreSQL database begins."""
+WAIT_S: Final = LEASE_S + 2
+"""Seconds that a run waits for its session: the lease of a dead owner has ended then."""
+
+
+@runtime_checkable
+class OpenedByUse(Protocol):
+    """A session that is open while it is used."""
+
+    async def use(self) -> None:
+        """Open the session, unless somebody uses it already."""
+        ...
+
+    async def leave(self) -> None:
+        """Close the session with its last use."""
+        ...
+
+
+@asynccontextmanager
+async def in_use(store: object) -> AsyncIterator[None]:
+    """Hold a session open in this block, if it is opened by its use."""
+    if not isinstance(store, OpenedByUse):
+        yield
+        return
+    await store.use()
+    try:
+        yield
+    finally:
+        await store.leave()
+
+
+class AddressedSession(PostgresSession):
+    """A session in PostgreSQL that its runs open and close."""
+
+    def __init__(self, address: str, name: str) -> None:
+        super().__init__(address, name, wait_s=WAIT_S)
+        self._users = 0
+        self._turn = anyio.Lock()
+
+    async def use(self) -> None:
+        async with self._turn:
+            if not self._users:
+                await self.__aenter__()
+            self._users += 1
+
+    async def leave(self) -> None:
+        with anyio.CancelScope(shield=True):
+            async with self._turn:
+                self._users -= 1
+                if not self._users:
+                    await self.aclose()
+
+
+def reader_at(place: str | PathLike[str]) -> AnyReader:
+    """A reader of the session at `place`: its file, or `postgresql://user@host/db#name`."""
+    return PostgresReader(*parts_of(place)) if is_database(place) else SessionReader(place)
+
+
+def owner_at(place: str | PathLike[str], *, create: bool = True) -> SQLiteSession | PostgresSession:
+    """The session at `place`, to be opened by its owner. `create`: it may be made."""
+    if is_database(place):
+        return PostgresSession(*parts_of(place), create=create)
+    return SQLiteSession(place, create=create)
+
+
+def sessions_at(where: str | PathLike[str]) -> list[tuple[str | Path, float]]:
+    """The sessions in a folder, or in the database at `postgresql://user@host/db`: the file or the
+    address of each, and the time of its last write in seconds since 1970. The newest is at the end.
+    """
+    if not is_database(where):
+        return [(one.path, one.changed_s) for one in sessions_in(Path(where))]
+    database = where.partition("#")[0]
+    with SessionsReader(database) as there:
+        return [(f"{database}#{name}", changed_s) for name, changed_s in there.changed().items()]
+
+
+def is_database(address: object) -> TypeGuard[str]:
+    """Whether it is the address of a database, and not the path of a file."""
+    return isinstance(address, str) and address.startswith(POSTGRES)
+
+
+def session_at(address: str) -> AddressedSession:
+    """The session at `postgresql://user@host/db#name`. Raises `ConfigError` for another address."""
+    return AddressedSession(*parts_of(address))
+
+
+def parts_of(address: str) -> tuple[str, str]:
+    """The address of the database, and the name of the session. Raises `ConfigError`."""
+    where, _, name = address.partition("#")
+    if not is_database(where) or not name:
+        raise ConfigError(
+            f"{without_password(address)!r} names no session: write postgresql://user@host/db#name, with the name of"
+            " the session"
+        )
+    return where, name

@@ -13,17 +13,15 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from monitor.calls import CallRecord, answer_codec, call_codec, request_codec
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import event_codec
+from monitor.messages import CallRecord, answer_codec, call_codec, request_codec
+from monitor.sessions.closed_runs import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.nodes import Node, NodeKind
 from monitor.sessions.postgres.session_seal import broken
 from monitor.sessions.postgres.statements import COLUMNS
-from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
-from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
-from monitor.sessions.tables.schema import OPEN_CALL
-from monitor.sessions.tables.session_reads import unreadable
-from monitor.sessions.tables.sharing import Pointers, has_pointer, whole
+from monitor.sessions.tables.packing import MOST_NODES, Memory
+from monitor.sessions.tables.schema import OPEN_CALL, Pointers, has_pointer, unreadable, whole
 from monitor.sessions.tables.stored_rows import chunks_of
 from monitor.sessions.tree import ACTIVE, Context, Tip, TreeProblem, context_of, verify
 

@@ -9,16 +9,109 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from monitor.calls import CallRecord, call_codec
 from monitor.chunks import TextDelta, chunk_codec
 from monitor.errors import SessionDamaged
 from monitor.events import Event, event_codec
-from monitor.sessions.nodes import canonical
-from monitor.sessions.run_records import TurnChunks
-from monitor.sessions.tables.blobs import Blobs, body_of
-from monitor.sessions.tables.owner_memory import MOST_NODES, Memory
-from monitor.sessions.tables.schema import SqlConnection
-from monitor.sessions.tables.sharing import Pointers, can_be_shared, has_pointer, whole
+from monitor.messages import CallRecord, CallState, call_codec
+from monitor.sessions.closed_runs import TurnChunks
+from monitor.sessions.nodes import Node, canonical
+from monitor.sessions.tables.marked_folder import Blobs, body_of
+from monitor.sessions.tables.schema import Pointers, SqlConnection, can_be_shared, has_pointer, whole
+from monitor.sessions.tables.seal import Seal
+
+# --------------------------------------------------------------------------------------------------
+# Facts that the owner of a session knows without asking SQLite, because nobody else writes.
+#
+# Each statement costs a change of the thread, so a question that need not be asked saves time.
+
+MOST_NODES: Final = 64
+"""The most nodes of a turn that are searched for texts to share."""
+MOST_RUNS: Final = 256
+"""The most runs whose newest turns are remembered."""
+
+
+class Memory:
+    """The ends of the branches, the nodes of the last steps, the numbers of the runs and the states
+    of the open calls.
+    """
+
+    def __init__(self, *, seals: bool = True) -> None:
+        """`seals`: keeps the digests of the tables. Else they are taken at the end, when the
+        session is filled.
+        """
+        self._seals = seals
+        self._seal: Seal | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """A transaction has failed: what it wrote is not there."""
+        self.runs: dict[str, int] = {}
+        """The numbers of runs, by their ids."""
+        self.heads: dict[str, Node] = {}
+        """The newest node of each branch."""
+        self.recent: dict[str, Node] = {}
+        """The nodes of the last step of each branch, by their ids."""
+        self.calls: dict[str, tuple[CallState, int]] = {}
+        """The state and the attempt of each open call, by its key."""
+        self.last_seq: int | None = None
+        self.last_event: int | None = None
+        """The number of the newest event. `None`: not known."""
+        self._seal = None
+        self._pointers: dict[str, tuple[int, Pointers]] = {}
+        """The newest turn of each run, and pointers into all nodes of that turn."""
+
+    def seal(self, connection: SqlConnection) -> Seal | None:
+        """The digests of the tables. `None`: they are not kept."""
+        if self._seal is None and self._seals:
+            self._seal = Seal(connection)
+        return self._seal
+
+    def take(self, nodes: Sequence[Node], branch: str, head: str | None) -> None:
+        """Note that `nodes` were written, and that the branch ends at `head`."""
+        written = {node.id: node for node in nodes}
+        for node in nodes:
+            self._point_into(node)
+        self.last_seq = nodes[-1].seq
+        end = written.get(head) or self.recent.get(head) if head is not None else None
+        if end is not None:
+            self.heads[branch] = end
+        else:
+            self.heads.pop(branch, None)
+        ends = {node.id: node for node in self.heads.values()}
+        self.recent = written | ends
+
+    def take_call(self, record: CallRecord) -> None:
+        """Note that a step of a call was written."""
+        if record.open:
+            self.calls[record.key] = record.state, record.attempt
+        else:
+            self.calls.pop(record.key, None)
+
+    # -------------------------------------------------------------- texts that are stored once
+
+    def pointers(self, run: str, turn: int) -> Pointers | None:
+        """Pointers into the nodes of a turn. `None`: they are not known."""
+        known = self._pointers.get(run)
+        return known[1] if known is not None and known[0] == turn else None
+
+    def take_pointers(self, run: str, turn: int, pointers: Pointers) -> None:
+        """Note pointers into all nodes of a turn."""
+        self._pointers.pop(run, None)
+        self._pointers[run] = turn, pointers
+        if len(self._pointers) > MOST_RUNS:
+            del self._pointers[next(iter(self._pointers))]
+
+    def _point_into(self, node: Node) -> None:
+        known = self._pointers.get(node.run) if node.run is not None else None
+        if known is None or node.turn is None or node.turn < known[0]:
+            return
+        turn, pointers = known
+        if node.turn > turn:  # a turn begins
+            pointers = Pointers()
+            self._pointers[node.run] = node.turn, pointers  # type: ignore[index]
+        if pointers.size < MOST_NODES:
+            pointers.add(node.seq, node.body)
+
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions.nodes import Node, NodeKind
-from monitor.sessions.tables.blobs import Blobs, body_of
-from monitor.sessions.tables.owner_memory import Memory
+from monitor.sessions.tables.marked_folder import Blobs, body_of
 from monitor.sessions.tables.pacing import aside
+from monitor.sessions.tables.packing import Memory
 from monitor.sessions.tables.schema import SqlConnection, is_inline
 from monitor.sessions.tables.seal import KEY, Seal
 from monitor.sessions.tree import Tip

@@ -7,19 +7,17 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from monitor.calls import CallRecord, answer_codec, request_codec
 from monitor.chunks import TextDelta, chunk_codec
 from monitor.errors import MonitorError
+from monitor.messages import CallRecord, answer_codec, request_codec
+from monitor.sessions.closed_runs import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.faults import READ_FAULTS
 from monitor.sessions.nodes import Node
-from monitor.sessions.run_records import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.tables import rows
-from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.migrations import format_of
+from monitor.sessions.tables.marked_folder import Blobs
 from monitor.sessions.tables.packing import CALL, call_of, event_of, unpacked
-from monitor.sessions.tables.schema import OPEN_CALL, SqlConnection
+from monitor.sessions.tables.schema import OPEN_CALL, SqlConnection, format_of, unreadable
 from monitor.sessions.tables.seal import broken
-from monitor.sessions.tables.session_reads import unreadable
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, context_of, verify
 
 T = TypeVar("T")

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from monitor.calls import (
+from monitor.errors import SessionDamaged, StoreError
+from monitor.events import Event
+from monitor.messages import (
     ApprovalAnswer,
     ApprovalRequest,
     CallRecord,
@@ -15,12 +17,9 @@ from monitor.calls import (
     may_follow,
     request_codec,
 )
-from monitor.errors import SessionDamaged, StoreError
-from monitor.events import Event
-from monitor.sessions.run_records import Changes, Committed, RunRecord, TurnChunks, run_codec
-from monitor.sessions.tables.blobs import Blobs
-from monitor.sessions.tables.owner_memory import Memory
-from monitor.sessions.tables.packing import Packing, escaped, sql_packing
+from monitor.sessions.closed_runs import Changes, Committed, RunRecord, TurnChunks, run_codec
+from monitor.sessions.tables.marked_folder import Blobs
+from monitor.sessions.tables.packing import Memory, Packing, escaped, sql_packing
 from monitor.sessions.tables.rows import SqlView, run_number, write_head, write_node
 from monitor.sessions.tables.schema import SqlConnection
 from monitor.sessions.tables.seal import Seal

@@ -24,7 +24,7 @@ from monitor.shared.budgets.base import (
     check_limits,
     levels,
 )
-from monitor.shared.one_redis import OneRedis
+from monitor.shared.stores import OneRedis
 
 MOST_USD: Final = 90_000
 """In one hold. The script's JSON has 14 digits: billionths of up to 100,000 US dollars."""

@@ -2,17 +2,19 @@
 has locked the first level of the name, so no two steps of one tree run at once.
 """
 
-# ruff: noqa: S608 - only the names of columns are put into a statement; values are not
-
 from __future__ import annotations
 
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any, Final, TypeVar
 
+from monitor._util.explained_options import explained
+from monitor.errors import BudgetUnreachable
 from monitor.shared.budgets.base import (
     AT_ONCE,
     KEPT_S,
@@ -26,6 +28,10 @@ from monitor.shared.budgets.base import (
     check_limits,
     levels,
 )
+from monitor.shared.stores import Execute, OneFile, OnePostgres, lock, now_in
+
+# ruff: noqa: S608 - only the names of columns are put into a statement; values are not
+
 
 T = TypeVar("T")
 
@@ -391,3 +397,55 @@ def _at_least(granted: Amount, used: Amount) -> Amount:
 
 def _more(before: Amount, after: Amount) -> tuple[int, int]:
     return after.tokens - before.tokens, after.nano_usd - before.nano_usd
+
+
+# --------------------------------------------------------------------------------------------------
+# Shared budgets in one SQLite file, for the processes of one machine.
+
+
+@explained(example="monitor.shared.SQLiteBudgets('budgets.db')")
+class SQLiteBudgets(SQLBudgets):
+    """Shared budgets in the file `path`. `":memory:"`: for the runs of one process.
+
+    Not for a file on a network disk: SQLite's locks do not hold there.
+    """
+
+    def __init__(self, path: str | PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: returns seconds since 1970."""
+        self._file = OneFile(path, SCHEMA, synchronous="full", error=BudgetUnreachable, content="budgets")
+        self.path = self._file.path
+        self._clock = clock
+
+    async def aclose(self) -> None:
+        self._file.close()
+
+    async def _step(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
+        return await self._file.transaction(lambda db: step(BudgetTransaction(db.execute, self._clock())))
+
+
+# --------------------------------------------------------------------------------------------------
+# Shared budgets in PostgreSQL, for processes on many machines. Needs the extra `postgres`.
+
+
+class PostgresBudgets(SQLBudgets):
+    """Shared budgets in the database `conninfo`, e.g. `"postgresql://user@host/db"`. The clock is
+    that of the server. The tables `monitor_budgets` and `monitor_holds` are made if needed.
+    """
+
+    def __init__(self, conninfo: str) -> None:
+        self._database = OnePostgres(conninfo, SCHEMA, error=BudgetUnreachable, content="budgets")
+
+    async def aclose(self) -> None:
+        self._database.close()
+
+    async def _step(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
+        """Each step may be done twice."""
+
+        def work(execute: Execute) -> T:
+            # One step at a time in one tree: the first level is locked before anything is read.
+            roots = "select distinct root from monitor_budgets order by root"
+            for root in [levels(name)[0]] if name is not None else [root for (root,) in execute(roots, ())]:
+                lock(execute, root)
+            return step(BudgetTransaction(execute, now_in(execute)))
+
+        return await self._database.transaction(work)

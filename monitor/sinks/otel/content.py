@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import without_keys
+from monitor.errors import FinishReason, without_keys
 from monitor.outcome import Turn
-from monitor.reasons import FinishReason
 
 CONTENT_CHARS: Final = 16_384
 """Characters of one attribute. Backends cut attributes at 4 to 64 KiB, in the middle of JSON."""

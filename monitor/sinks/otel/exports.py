@@ -12,10 +12,21 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from opentelemetry._logs import LoggerProvider, LogRecord, SeverityNumber, get_logger
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider, get_meter
+
+from monitor._util.codec import tag_of
+from monitor.chunks import Usage
 from monitor.errors import describe
+from monitor.events import Event, StopDecided
+from monitor.outcome import Outcome, Turn, is_success
+from monitor.sinks.descriptions import DESCRIPTIONS
+from monitor.sinks.otel import names
 
 QUEUED_SPANS: Final = 2_048
 """Ended spans and log records that wait. It is the queue of the SDK's own batch processor."""
@@ -119,3 +130,118 @@ def _ended(span: Any, end_ns: int, attributes: Mapping[str, Any] | None) -> None
     if attributes:
         span.set_attributes(attributes)
     span.end(end_time=end_ns)
+
+
+# --------------------------------------------------------------------------------------------------
+# An event of a run as a moment of its trace: a name and attributes.
+
+
+@dataclass(slots=True, frozen=True)
+class Note:
+    """A moment of a run. `guardrail`: the monitor has found or done something."""
+
+    name: str
+    attributes: dict[str, Any]
+    guardrail: bool = False
+
+
+def note_of(event: Event) -> Note | None:
+    """The moment of `event`. `None`: a trace has the event as a span, or not at all. A stop at the
+    goal is a step like others.
+    """
+    described = DESCRIPTIONS[type(event)]
+    if described.facts is None:
+        return None
+    guardrail = described.guardrail and not (isinstance(event, StopDecided) and is_success(event.stop))
+    return Note(f"monitor.{described.name or tag_of(type(event))}", described.facts(event), guardrail)
+
+
+# --------------------------------------------------------------------------------------------------
+# Moments of a run as OpenTelemetry log records with the names of the events.
+#
+# The record has the ids of the span that was open, so a viewer shows it beside that span.
+
+
+class Records:
+    """Makes the log records of all runs of one sink."""
+
+    def __init__(self, scope: str, version: str, provider: LoggerProvider | None, exports: Exports) -> None:
+        self._logger = get_logger(scope, version, provider)
+        self._exports = exports
+
+    def write(self, name: str, attributes: dict[str, Any], at_ns: int, context: Context, *, warns: bool) -> None:
+        """One record, soon. `warns`: the monitor has found or done something."""
+        severity = SeverityNumber.WARN if warns else SeverityNumber.INFO
+        record = LogRecord(
+            timestamp=at_ns,
+            observed_timestamp=at_ns,
+            context=context,
+            severity_number=severity,
+            severity_text=severity.name,
+            attributes=attributes,
+            event_name=name,
+        )
+        self._exports.log(self._logger, record)
+
+
+# --------------------------------------------------------------------------------------------------
+# The measurements of runs, as OpenTelemetry metrics.
+
+_LENGTHS: Final = (100, 400, 1_600, 6_400, 25_600, 102_400, 409_600)
+"""Bounds of the histograms of lengths: a loop is cut after some hundred characters, a limit ends a
+run after some hundred thousand. The bounds of an SDK end at 10,000.
+"""
+
+
+class Metrics:
+    """The instruments. They are made once, and cost nothing while no SDK is configured."""
+
+    def __init__(self, scope: str, version: str, provider: MeterProvider | None) -> None:
+        meter = get_meter(scope, version, meter_provider=provider)
+        self.run_s = meter.create_histogram(names.METRIC_DURATION_RUN, "s", "Duration of runs")
+        self.run_calls = meter.create_histogram(names.METRIC_CALLS_RUN, "{call}", "Model calls of runs")
+        self.run_tools = meter.create_histogram(names.METRIC_TOOLS_RUN, "{call}", "Tool calls of runs")
+        self.tool_s = meter.create_histogram(names.METRIC_DURATION_TOOL, "s", "Duration of tool calls")
+        self.call_s = meter.create_histogram(names.METRIC_DURATION_CALL, "s", "Duration of model calls")
+        self.first_chunk_s = meter.create_histogram(names.METRIC_FIRST_CHUNK, "s", "Time to the first chunk")
+        self._tokens = meter.create_histogram(names.METRIC_TOKENS, "{token}", "Tokens of model calls")
+        self._stops = meter.create_counter(names.METRIC_STOPS, "{run}", "Ends of runs by reason")
+        self.detections = meter.create_counter(names.METRIC_DETECTIONS, "{detection}", "Detections")
+        self._refused = meter.create_counter(names.METRIC_REFUSED, "{run}", "Runs that a budget has ended")
+        self.active = meter.create_up_down_counter(names.METRIC_ACTIVE, "{run}", "Runs under way")
+        self._stop_tokens = meter.create_histogram(
+            names.METRIC_STOP_TOKENS,
+            "{token}",
+            "Output tokens of a run until it was ended without success",
+            explicit_bucket_boundaries_advisory=_LENGTHS,
+        )
+        self._stop_chars = meter.create_histogram(
+            names.METRIC_STOP_CHARS,
+            "{char}",
+            "Visible characters of the response in which a run was ended without success",
+            explicit_bucket_boundaries_advisory=_LENGTHS,
+        )
+        self.close_s = meter.create_histogram(names.METRIC_CLOSE, "s", "From the decision to the closed stream")
+
+    def ended(self, outcome: Outcome, attributes: Mapping[str, Any]) -> None:
+        """Count the end of a run, and measure the length of one that had no success."""
+        why = {**attributes, names.REASON: outcome.reason.value}
+        self._stops.add(1, why)
+        if outcome.source.startswith("Budget"):
+            self._refused.add(1, why)
+        if not outcome.ok and outcome.usage.output_tokens:
+            self._stop_tokens.record(outcome.usage.output_tokens, why)
+
+    def cut(self, turn: Turn, attributes: Mapping[str, Any]) -> None:
+        """Measure the length of a response in which a run was ended without success."""
+        stop = turn.stopped
+        if stop is not None and turn.text_chars and not is_success(stop):
+            self._stop_chars.record(turn.text_chars, {**attributes, names.REASON: stop.reason.value})
+
+    def tokens(self, usage: Usage, attributes: dict[str, Any]) -> None:
+        """Record the tokens of one model call."""
+        kind = "gen_ai.token.type"
+        if usage.input_tokens:
+            self._tokens.record(usage.input_tokens, {**attributes, kind: "input"})
+        if usage.output_tokens:
+            self._tokens.record(usage.output_tokens, {**attributes, kind: "output"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
-from monitor.reasons import TerminateReason
+from monitor.errors import TerminateReason
 
 AS_OF: Final = "2026-11"
 """Month in which the names below were compared with the conventions."""
@@ -182,7 +182,7 @@ METRIC_DURATION_CALL: Final = "gen_ai.client.operation.duration"
 METRIC_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
 METRIC_TOKENS: Final = "gen_ai.client.token.usage"
 METRIC_STOPS: Final = "monitor.stops"
-METRIC_DETECTIONS: Final = "monitor.detections"
+METRIC_DETECTIONS: Final = "monitor.verdicts"
 METRIC_REFUSED: Final = "monitor.budget.refused"
 METRIC_ACTIVE: Final = "monitor.runs.active"
 METRIC_CLOSE: Final = "monitor.close.duration"

@@ -12,14 +12,13 @@ from opentelemetry.context import Context, get_current
 from opentelemetry.trace import Status, StatusCode
 
 from monitor import events
-from monitor.calls import CallState
 from monitor.errors import without_keys
 from monitor.events import Envelope, Event
+from monitor.messages import CallState
 from monitor.outcome import Outcome, Turn
 from monitor.sinks.otel import content, names, place
-from monitor.sinks.otel.notes import note_of
-from monitor.sinks.otel.side_spans import SideSpans
-from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCallSpan, OpenSpans, counts
+from monitor.sinks.otel.exports import note_of
+from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCallSpan, OpenSpans, SideSpans, counts
 
 _NS: Final = 1_000_000_000
 _FAILURES: Final = frozenset({"error", "tool_failure"})
@@ -216,11 +215,11 @@ class RunSpans(SideSpans):
         ours |= self._named(agent_finish=ending, error=error)
         # Viewers of OpenInference, and frameworks, add up what stands on the spans of model calls.
         if self._openinference or not self._place.agent_made:
-            ours |= {f"monitor.usage.{key}": value for key, value in counts(outcome.usage).items()}
+            ours |= {f"monitor.chunks.{key}": value for key, value in counts(outcome.usage).items()}
         else:
             ours |= self._named(**counts(outcome.usage))
         if outcome.usage_estimated:
-            ours["monitor.usage.estimated"] = True
+            ours["monitor.chunks.estimated"] = True
         if (chars := self.shared.content_chars) and self._place.agent_made:
             if self._openinference:
                 ours |= {"input.value": content.cut(self._task, chars)} if self._task is not None else {}
@@ -456,7 +455,7 @@ def _ours(turn: Turn) -> dict[str, Any]:
     """The attributes of a turn for which no convention has a name."""
     ours: dict[str, Any] = {}
     if turn.usage_estimated:
-        ours["monitor.usage.estimated"] = True
+        ours["monitor.chunks.estimated"] = True
     if turn.stopped is not None:
         ours["monitor.stopped"] = turn.stopped.reason.value
     if turn.loop_offset is not None:

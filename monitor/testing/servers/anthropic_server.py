@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from monitor.testing.anthropic_steps import error_reply
-from monitor.testing.base_steps import Event, Reply, to_json
+from monitor.testing.openai_steps import Event, Reply, to_json
 from monitor.testing.servers.local_server import ClientLeft as ClientLeft
 from monitor.testing.servers.local_server import CountingDialect, LocalServer, Scripts
 from monitor.testing.servers.local_server import ReceivedRequest as ReceivedRequest

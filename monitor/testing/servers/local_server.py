@@ -25,7 +25,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 import anyio
 
 from monitor.errors import ConfigError
-from monitor.testing.base_steps import (
+from monitor.testing.openai_steps import (
     STEPS,
     Cut,
     Event,

@@ -25,8 +25,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from monitor.testing.base_steps import Event, Reply, to_json
-from monitor.testing.openai_steps import error_reply, merged_chat, merged_response
+from monitor.testing.openai_steps import Event, Reply, error_reply, merged_chat, merged_response, to_json
 from monitor.testing.servers.local_server import ClientLeft as ClientLeft
 from monitor.testing.servers.local_server import LocalServer, Scripts
 from monitor.testing.servers.local_server import ReceivedRequest as ReceivedRequest

@@ -21,18 +21,16 @@ import anyio
 
 from monitor._util.argument_checks import check_word
 from monitor._util.explained_options import explained
-from monitor._util.quoting import foreign
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
+from monitor._util.text import foreign
 from monitor.errors import ConfigError, describe
-from monitor.tools.approvals.file_hashes import deciding_files
-from monitor.tools.approvals.judged_call import JudgedCall, judged
+from monitor.messages import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
+from monitor.tools.approvals.approvers import Grants, schema_hash, scopes_of
+from monitor.tools.approvals.judged_call import JudgedCall, deciding_files, judged
 from monitor.tools.approvals.rules import Rules
-from monitor.tools.approvals.scopes import Grants, schema_hash, scopes_of
-from monitor.tools.base import CallingRun, ToolContext
-from monitor.tools.event_loop import Clock
+from monitor.tools.base import CallingRun, Clock, ToolContext
+from monitor.tools.masking import masked, restored
 from monitor.tools.protocols import ADMITTED, Admission
 from monitor.tools.registry import ToolEntry
-from monitor.tools.secrets.masking import masked, restored
 from monitor.verdicts import VETO, Detection
 
 Mode: TypeAlias = Literal["default", "auto_edit", "yolo", "plan"]

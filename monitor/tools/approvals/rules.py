@@ -29,12 +29,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from monitor._util.codec import to_plain
 from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError, message_of
-from monitor.tools.approvals.allowed_commands import in_directories, unproven
-from monitor.tools.approvals.command_options import ANY, known_options
 from monitor.tools.approvals.judged_call import COMMAND, JudgedCall, bare_call, texts_in
-from monitor.tools.approvals.known_commands import is_proven
+from monitor.tools.approvals.known_commands import in_directories, is_proven, unproven
 from monitor.tools.approvals.path_patterns import Match, allows, denied_words, denies, may_hold, touches_below
-from monitor.tools.approvals.plain_words import PlainCommand, PlainWord, need_parser
+from monitor.tools.approvals.plain_words import ANY, PlainCommand, PlainWord, known_options, need_parser
 from monitor.tools.approvals.started.command_words import name_of_program
 from monitor.tools.approvals.started.launchers import StartedCommands
 from monitor.tools.approvals.started.scripts import may_start, writes_first

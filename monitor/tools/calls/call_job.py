@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
-from monitor.calls import CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
-from monitor.tools.event_loop import Alarm
+from monitor.errors import ToolErrorKind
+from monitor.messages import OPEN, CallRecord, CallState, stepped
+from monitor.tools.base import Alarm
 from monitor.tools.protocols import CallListener
 from monitor.tools.registry import ToolEntry
+from monitor.tools.results.call_results import failed
+from monitor.verdicts import VETO
 
 if TYPE_CHECKING:
     from monitor.tools.artifacts.artifact_store import Reference
+
 
 WRITES = ("edit", "execute")
 """Kinds of tools whose calls run one after the other, in their order."""
@@ -44,7 +48,7 @@ class CallJob:
     entry: ToolEntry
     run_id: str
     key: str
-    """The identity of the action, see `monitor.calls.call_key`."""
+    """The identity of the action, see `monitor.messages.call_key`."""
     turn: int
     index: int
     kept_record: CallRecord | None = None
@@ -167,3 +171,119 @@ def set_order(jobs: Sequence[CallJob]) -> None:
         for other in job.after:
             if other.ended is None:
                 other.ended = anyio.Event()
+
+
+# --------------------------------------------------------------------------------------------------
+# The ends of calls: the state and the result of a call that was interrupted, that was made
+# before, or whose outcome is unknown.
+
+UNKNOWN: Final = (
+    f"{VETO} The outcome of this call is unknown: it was begun, and its end was not recorded. It was not made again."
+    " Look at what it may have done before you repeat it."
+)
+TAKEN: Final = f"{VETO} This call was not made: another process is carrying out the same call."
+LATER: Final = f"{VETO} The result of this call comes later, from outside. Do not repeat the call."
+UNKEPT: Final = "Error: the result of this tool comes later, and nothing keeps the call until then: it needs a session"
+_ENDS: Final = {
+    ToolErrorKind.DENIED: CallState.DENIED,
+    ToolErrorKind.CANCELLED: CallState.CANCELLED,
+}
+
+
+def state_of(result: ToolResult) -> CallState:
+    """The state in which a call with this result ends."""
+    if not result.is_error:
+        return CallState.DONE
+    return _ENDS.get(result.error_kind, CallState.FAILED) if result.error_kind is not None else CallState.FAILED
+
+
+def ended(record: CallRecord, state: CallState, result: ToolResult, at_s: float) -> CallRecord:
+    """`record` at the end of its call. A call that waits for an answer has no end yet."""
+    if state in OPEN:
+        return record
+    return stepped(
+        record,
+        state=state,
+        ended_at_s=at_s,
+        text=result.text,
+        is_error=result.is_error,
+        error_kind=result.error_kind,
+        vetoed=result.vetoed,
+        artifact=result.artifact,
+    )
+
+
+def taken(job: CallJob) -> tuple[CallState, ToolResult]:
+    """The end of a call that another process carries out."""
+    return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
+
+
+def awaited(job: CallJob) -> tuple[CallState, ToolResult]:
+    """The state of a call whose result comes later."""
+    return CallState.AWAITING_RESULT, failed(job.call, LATER, ToolErrorKind.CANCELLED, vetoed=True)
+
+
+def unkept(job: CallJob) -> tuple[CallState, ToolResult]:
+    """The end of a call whose result comes later, in a run that cannot wait for it."""
+    return CallState.FAILED, failed(job.call, UNKEPT, ToolErrorKind.EXECUTION_FAILED)
+
+
+def lost(job: CallJob) -> tuple[CallState, ToolResult]:
+    """The end of a call whose tool was entered by a process that has died since."""
+    return CallState.UNKNOWN, failed(job.call, UNKNOWN, ToolErrorKind.CANCELLED, vetoed=True)
+
+
+def made_before(job: CallJob, known: CallRecord) -> tuple[CallState, ToolResult]:
+    """The end of a call that the ledger has already: it is not made again."""
+    if known.state is CallState.RUNNING:
+        return taken(job)
+    if known.state is CallState.AWAITING_RESULT:
+        return awaited(job)
+    if known.state is CallState.UNKNOWN or known.text is None:
+        return lost(job)
+    result = ToolResult(job.call.id, job.call.name, known.text, known.is_error)
+    return known.state, replace(result, error_kind=known.error_kind, vetoed=known.vetoed, artifact=known.artifact)
+
+
+def cut_off(job: CallJob, why: str) -> tuple[CallState, ToolResult]:
+    """The end of a call that was interrupted, before its tool was entered or while it ran."""
+    if job.stored is not CallState.RUNNING:
+        text = f"{VETO} This call was not made: {why}."
+        return CallState.CANCELLED, failed(job.call, text, ToolErrorKind.CANCELLED, vetoed=True)
+    text = f"{VETO} This call was not carried out to its end: {why}."
+    if job.left_thread:
+        text += " It could not be stopped: what it does after this is not known."
+    state = CallState.UNKNOWN if job.left_thread else CallState.CANCELLED
+    return state, failed(job.call, text, ToolErrorKind.CANCELLED, vetoed=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Counts how often each tool has asked the model to make its call again, and bounds it.
+
+
+class AskedTries:
+    """The tries that tools have asked for with `ToolRetry`, in one run. The calls of one response
+    count once, because the model has made them all before it read the first answer.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        """The turn in which the tool has asked last."""
+
+    def counted(self, job: CallJob, result: ToolResult) -> ToolResult:
+        """`result`. If its tool has asked for another try, it says how many are left."""
+        name = job.call.name
+        if result.error_kind is not ToolErrorKind.RETRY:
+            if not result.is_error:
+                self._asked.pop(name, None)
+            return result
+        if name not in self._asked or self._last[name] != job.turn or job.turn == 0:
+            self._asked[name] = self._asked.get(name, 0) + 1
+        self._last[name] = job.turn
+        left = job.entry.traits.model_retries - self._asked[name] + 1
+        if left > 0:
+            times = "once" if left == 1 else f"{left} times"
+            return replace(result, text=f"{result.text}\nCorrect the call and make it again; you may do so {times}.")
+        said = "It has asked for other calls too often: do not call it in this way again, and go on without it."
+        return replace(result, text=f"{result.text}\n{said}", error_kind=ToolErrorKind.EXECUTION_FAILED)

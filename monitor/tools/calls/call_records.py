@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Final
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
 
 import anyio
 
-from monitor.calls import OPEN, UNENTERED, ApprovalRequest, CallLedger, CallRecord, CallState, stepped
 from monitor.chunks import ToolResult
-from monitor.tools.calls.call_endings import awaited, ended, lost, made_before, taken, unkept
-from monitor.tools.calls.call_job import CallJob
+from monitor.goal.goal import RESERVED
+from monitor.messages import (
+    OPEN,
+    UNENTERED,
+    ApprovalRequest,
+    CallLedger,
+    CallRecord,
+    CallState,
+    Message,
+    comes_after,
+    stepped,
+)
+from monitor.tools.base import ToolContext
+from monitor.tools.calls.call_job import CallJob, awaited, ended, lost, made_before, taken, unkept
+from monitor.tools.functions import FunctionTool
 from monitor.tools.protocols import CallListener
 
 LEDGER_GRACE_S: Final = 5.0
@@ -157,3 +170,93 @@ class CallRecords:
             if job.record.state is not state:
                 job.record = ended(job.record, state, result, self._at(now))
             self._listener.changed(job.record)
+
+
+# --------------------------------------------------------------------------------------------------
+# Special tools, which a model calls to change its run.
+#
+# The first three of `SPECIAL` belong to the run, which offers them if it has declared outputs or
+# a plan. The others are ordinary tools for `tools=`. With `ToolContext.run` more such tools can
+# be written.
+
+SPECIAL: Final[Mapping[str, str]] = {
+    "terminate": "ends the run, with success or failure",
+    "emit_value": "hands over a declared output",
+    "update_plan": "changes the plan, or the state of a step",
+    "pause": "stands still until a person says how it goes on",
+    "checkpoint": "stores the conversation so far",
+}
+"""The effect of each special tool on the run."""
+
+assert set(SPECIAL) >= RESERVED  # noqa: S101 - the table names every tool of the run itself
+
+
+def pause_tool() -> FunctionTool[..., Any]:
+    """A tool by which the model asks a person before it goes on.
+
+    The question goes to the run's approver: approved, the model goes on; refused, it reads the
+    reason. With `PendingApprovals` the run ends as `paused`. Without an approver the call is
+    refused.
+    """
+
+    async def pause(question: str) -> str:  # noqa: ARG001 - the person reads it
+        """Stop and ask a person. Use it when you cannot decide by yourself."""
+        return "A person has read this and says: go on."
+
+    return FunctionTool(pause, needs_approval=True, alone=True)
+
+
+def checkpoint_tool(save: Callable[[tuple[Message, ...], str], Any]) -> FunctionTool[..., Any]:
+    """A tool by which the model stores the conversation before a risky step.
+
+    `save` is called with the messages so far and the model's note; it may be async.
+    """
+
+    async def checkpoint(note: str, context: ToolContext) -> str:
+        """Store the conversation so far, with a note on what comes next."""
+        saved = save(context.run.history, note)
+        if inspect.isawaitable(saved):
+            await saved
+        return "The conversation is stored."
+
+    return FunctionTool(checkpoint, alone=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# A ledger of calls in memory: for runs that end with their process, and for tests.
+
+
+class InMemoryLedger:
+    """Keeps the calls of all runs that share this object, as long as the object lives."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, CallRecord] = {}
+        self._open: dict[str, dict[str, None]] = {}
+        """Keys of the open calls of each run, in order."""
+
+    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+        for record in records:
+            if record.key not in self._records:
+                self._put(record)
+        return [self._records[record.key] for record in records]
+
+    async def advance(self, record: CallRecord) -> bool:
+        if not comes_after(record, self._records.get(record.key)):
+            return False
+        self._put(record)
+        return True
+
+    async def find(self, key: str) -> CallRecord | None:
+        return self._records.get(key)
+
+    async def open_calls(self, run: str) -> Sequence[CallRecord]:
+        return [self._records[key] for key in self._open.get(run, ())]
+
+    def _put(self, record: CallRecord) -> None:
+        self._records[record.key] = record
+        if record.open:
+            self._open.setdefault(record.run, {})[record.key] = None
+        elif (keys := self._open.get(record.run)) is not None:
+            keys.pop(record.key, None)
+            if not keys:
+                del self._open[record.run]

@@ -8,16 +8,12 @@ from collections.abc import Callable
 import anyio
 from anyio.abc import TaskGroup
 
-from monitor.calls import CallState
 from monitor.chunks import ToolResult
-from monitor.errors import ToolError, leaves_of
-from monitor.reasons import ToolErrorKind
-from monitor.tools.base import ToolContext
-from monitor.tools.calls.call_endings import state_of
-from monitor.tools.calls.call_job import CallJob
-from monitor.tools.event_loop import Background, Clock
-from monitor.tools.results.call_results import failed, failed_by, result_of
-from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.errors import ToolError, ToolErrorKind, leaves_of
+from monitor.messages import CallState
+from monitor.tools.base import Background, Clock, ToolContext
+from monitor.tools.calls.call_job import CallJob, state_of
+from monitor.tools.results.call_results import ToolAnswer, failed, failed_by, result_of
 
 
 async def run_tool(

@@ -32,21 +32,17 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from monitor._util.hashing import canonical_json
-from monitor.calls import ApprovalRequest, CallLedger, CallRecord, CallState, key_of, stepped
 from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import ConfigError, ToolError, describe
-from monitor.reasons import ToolErrorKind
-from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
-from monitor.tools.calls.asked_tries import AskedTries
-from monitor.tools.calls.call_endings import cut_off, taken
-from monitor.tools.calls.call_job import CallBatch, CallJob, set_order
+from monitor.errors import ConfigError, ToolError, ToolErrorKind, describe
+from monitor.messages import ApprovalRequest, CallLedger, CallRecord, CallState, key_of, stepped
+from monitor.tools.base import NO_RUN, CallingRun, Clock, Tool, ToolContext
+from monitor.tools.calls.call_job import AskedTries, CallBatch, CallJob, cut_off, set_order, taken
 from monitor.tools.calls.call_records import CallRecords
 from monitor.tools.calls.call_timeout import run_tool
-from monitor.tools.event_loop import Clock
 from monitor.tools.protocols import NO_LISTENER, AdmissionControl, CallListener
 from monitor.tools.registry import NO_TOOL, Registry
 from monitor.tools.results.call_results import arguments_of, failed, failed_by, unknown_tool
-from monitor.tools.results.result_store import ResultStore
+from monitor.tools.results.truncation import ResultStore
 
 MAX_PARALLEL: Final = 16
 """The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""

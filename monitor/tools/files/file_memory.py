@@ -22,15 +22,14 @@ import anyio.to_thread
 from pydantic import Field
 
 from monitor._util.explained_options import explained
-from monitor._util.quoting import foreign, printable
-from monitor.errors import ConfigError, ToolError, describe
-from monitor.reasons import ToolErrorKind
-from monitor.tools.artifacts.artifact_tools import PAGE_LINES, page
+from monitor._util.text import foreign, printable
+from monitor.errors import ConfigError, ToolError, ToolErrorKind, describe
+from monitor.tools.artifacts.artifact_store import PAGE_LINES, page
 from monitor.tools.artifacts.folder_artifacts import folder_of, write_whole
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
-from monitor.tools.results.tool_answer import ToolAnswer
-from monitor.tools.workspace.folder_locks import only_writer_of
+from monitor.tools.results.call_results import ToolAnswer
+from monitor.tools.workspace import only_writer_of
 
 NOTES_CHARS: Final = 40_000
 """The most characters of a project's notes, because they stand in every request."""

@@ -6,10 +6,13 @@ all. An edit names the exact text that it replaces, and answers with the differe
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import anyio
@@ -18,23 +21,112 @@ from pydantic import Field
 
 from monitor._util.argument_checks import is_finite, is_whole
 from monitor._util.explained_options import explained
-from monitor.errors import ConfigError, ToolError
-from monitor.reasons import ToolErrorKind
+from monitor.chunks import Media
+from monitor.errors import ConfigError, ToolError, ToolErrorKind
 from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.base import CallingRun, CallPlace, NeedsApproval, Tool, ToolContext, excerpt
 from monitor.tools.files import search_program
-from monitor.tools.files.file_changes import FileChange, FileChanges
-from monitor.tools.files.known_files import KnownFiles
-from monitor.tools.files.media_files import media_in
-from monitor.tools.files.notebooks import cells_of, shown
-from monitor.tools.files.patches import read_patch
-from monitor.tools.files.search import check_pattern, matches_in, name_of, printed_by
-from monitor.tools.files.text_files import as_text
+from monitor.tools.files.edits import KnownFiles, as_text
+from monitor.tools.files.patches import FileChange, FileChanges, cells_of, read_patch, shown
 from monitor.tools.functions import FunctionTool
+from monitor.tools.processes.printed_output import printed
 from monitor.tools.registry import ToolGroup
-from monitor.tools.results.tool_answer import ToolAnswer, named
-from monitor.tools.workspace.encodings import UTF_8
-from monitor.tools.workspace.workspace import FileContent, Workspace
+from monitor.tools.results.call_results import ToolAnswer, named
+from monitor.tools.workspace import UTF_8, FileContent, Workspace
+
+# --------------------------------------------------------------------------------------------------
+# A search for lines, in a process of its own: see `monitor.tools.files.search_program`.
+
+GREP_BYTES: Final = 8 * 1024 * 1024
+"""The most bytes that a search may print."""
+
+
+def name_of(name: str) -> str:
+    """A name in a form that fits on one line, also if it holds a newline."""
+    return name if name.isprintable() else repr(name)
+
+
+def check_pattern(pattern: str, files: str) -> None:
+    """Raise `ToolError` for patterns that the search would refuse."""
+    try:
+        search_program.compiled(pattern, ignore_case=False)
+    except ValueError as error:
+        raise ToolError(f"pattern: {error}", kind=ToolErrorKind.INVALID_ARGUMENTS) from None
+    try:
+        search_program.alternatives(files)
+    except ValueError as error:
+        raise ToolError(f"files: {error}", kind=ToolErrorKind.INVALID_ARGUMENTS) from None
+
+
+async def printed_by(request: Mapping[str, Any], seconds: float) -> tuple[str, bool]:
+    """The output of the search, and whether it was ended because its time was over."""
+    argv = [search_program.__file__, json.dumps(request)]
+    return await printed(argv, directory=Path(str(request["root"])), bound=GREP_BYTES, seconds=seconds)
+
+
+def matches_in(printed: str, *, over: bool, seconds: float) -> ToolAnswer:
+    """The answer of `grep`. `over`: the search was ended after `seconds`."""
+    rows: list[Any] = []
+    for line in printed.splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            if not over:
+                raise ToolError(f"the search failed: {printed[-500:]}") from None
+    count = rows.pop() if rows and isinstance(rows[-1], dict) else None
+    text = "\n".join(f"{name_of(path)}:{number}: {_printable(line)}" for path, number, line in rows)
+    if count is None:
+        status = f"the search did not end within {seconds:g} s and was ended; give a simpler pattern or a narrower path"
+        return ToolAnswer(text, is_error=True, error_kind=ToolErrorKind.TIMEOUT, status=status)
+    notes = [f"{count['lines']:,} lines in {count['hits']:,} of {count['searched']:,} files"]
+    if count["lines"] > len(rows):
+        notes.append(f"the first {len(rows):,} are shown")
+    if count["large"]:
+        notes.append(f"{count['large']:,} files of more than {search_program.FILE_BYTES:,} bytes were not searched")
+    return ToolAnswer(text, status="; ".join(notes))
+
+
+def _printable(line: str) -> str:
+    """`line` without characters that could not be sent, and on one line."""
+    line = line.rstrip("\r")
+    return line if line.isprintable() else "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
+
+
+# --------------------------------------------------------------------------------------------------
+# Images and PDF in files, which a model is shown as media.
+
+MEDIA_BYTES: Final = 3_900_000
+"""A larger file is not shown. As base64 it stays below 5 MiB, which Anthropic takes for an image;
+other providers take more.
+"""
+_RIFF: Final = b"RIFF"
+_BEGINNINGS: Final = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+
+
+def media_in(path: str, content: FileContent) -> Media | None:
+    """The file as media. `None`: models do not read such files as media. Raises `ToolError` if it
+    is too large. Its content says what it is, and its name does not matter.
+    """
+    mime_type = _type_of(content.content)
+    if mime_type is None:
+        return None
+    if content.size > min(MEDIA_BYTES, len(content.content)):
+        said = f"{excerpt(path)} ({mime_type}) has {content.size:,} bytes, and at most {MEDIA_BYTES:,} can be shown"
+        raise ToolError(f"{said}: make a smaller copy", kind=ToolErrorKind.INVALID_ARGUMENTS)
+    return Media(mime_type, b64encode(content.content).decode("ascii"))
+
+
+def _type_of(content: bytes) -> str | None:
+    if content.startswith(_RIFF) and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime_type for begin, mime_type in _BEGINNINGS.items() if content.startswith(begin)), None)
+
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 """A larger file is not edited, and only its beginning can be read."""

@@ -8,15 +8,21 @@ and `git diff` write. In both a piece is looked for by its lines, which must be 
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from monitor.errors import ToolError
-from monitor.reasons import ToolErrorKind
-from monitor.tools.base import excerpt
+from monitor.chunks import Media
+from monitor.errors import ToolError, ToolErrorKind
+from monitor.tools.base import CallingRun, excerpt
+from monitor.tools.files.edits import KnownFiles, TextFile, difference, encoded, read_text, replaced
+from monitor.tools.processes.printed_output import screen_text
+from monitor.tools.results.call_results import is_base64, named
+from monitor.tools.workspace import NO_FILE, UTF_8, Encoding, Workspace
 
 Deed: TypeAlias = Literal["add", "update", "delete"]
 _BEGIN: Final = "*** Begin Patch"
@@ -281,3 +287,296 @@ def _with_moves(patches: Sequence[FilePatch]) -> list[FilePatch]:
 
 def _wrong(text: str) -> ToolError:
     return ToolError(text, kind=ToolErrorKind.INVALID_ARGUMENTS)
+
+
+# --------------------------------------------------------------------------------------------------
+# Notebooks of Jupyter: read as their cells, and edited in the source of a cell.
+
+MEDIA_CHARS: Final = 5_000_000
+"""The most characters of base64 that are shown of one notebook: the bound of one image."""
+IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Outputs that are shown as media. Of the others their text is shown."""
+
+
+@dataclass(slots=True)
+class ShownNotebook:
+    """The cells of a notebook, as lines."""
+
+    lines: list[str] = field(default_factory=list)
+    media: list[tuple[int, Media]] = field(default_factory=list)
+    """The images of its outputs, each with the index of its line."""
+
+
+def cells_of(text: str) -> list[dict[str, Any]] | None:
+    """The cells in the text of a file. `None`: it is no notebook."""
+    found = _notebook(text)
+    return found[1] if found is not None else None
+
+
+def shown(cells: Sequence[Mapping[str, Any]]) -> ShownNotebook:
+    """The cells as a model reads them: the source of each, and its outputs."""
+    made = ShownNotebook()
+    for number, cell in enumerate(cells, 1):
+        made.lines.append(f"<cell {number}: {cell.get('cell_type', 'unknown')}>")
+        made.lines += _lines(_joined(cell.get("source")))
+        outputs = cell.get("outputs")
+        for output in outputs if isinstance(outputs, list) else ():
+            if isinstance(output, Mapping):
+                _show_output(made, output)
+    return made
+
+
+def edited(text: str, old: str, new: str, *, every: bool) -> str:
+    """The text of a notebook with `new` in the place of `old` in the source of a cell. The outputs
+    of a changed cell are removed: they came from its old source.
+
+    Raises `ToolError` as `replaced` does, over the sources of all cells.
+    """
+    found = _notebook(text)
+    assert found is not None  # noqa: S101 - the caller has asked
+    notebook, cells = found
+    sources = [_joined(cell.get("source")) for cell in cells]
+    holding = [number for number, source in enumerate(sources) if old and old in source]
+    if len(holding) > 1 and not every:
+        named = ", ".join(str(number + 1) for number in holding[:10])
+        said = f"old is in the cells {named}. Give more of the lines around it, so that it is there once"
+        raise ToolError(f"{said}; or set replace_all", kind=ToolErrorKind.INVALID_ARGUMENTS)
+    if not holding:
+        replaced("\n".join(sources), old, new, every=every)  # says why not
+        said = "old is in no single cell of this notebook"
+        raise ToolError(said, kind=ToolErrorKind.NOT_FOUND)
+    for number in holding:
+        cell = cells[number]
+        cell["source"] = replaced(sources[number], old, new, every=every).splitlines(keepends=True)
+        if "outputs" in cell:
+            cell["outputs"], cell["execution_count"] = [], None
+    return json.dumps(notebook, ensure_ascii=False, indent=1) + "\n"
+
+
+def _notebook(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+    if not text.lstrip().startswith("{") or '"nbformat"' not in text:
+        return None
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    cells = read.get("cells") if isinstance(read, dict) and isinstance(read.get("nbformat"), int) else None
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+        return None
+    return read, cells
+
+
+def _show_output(made: ShownNotebook, output: Mapping[str, Any]) -> None:
+    for line in _output_lines(output):
+        made.lines.append(line)
+    data = output.get("data")
+    for mime_type in IMAGES:
+        content = "".join(_joined(data.get(mime_type)).split()) if isinstance(data, Mapping) else ""
+        if not is_base64(content):
+            continue
+        image = Media(mime_type, content)
+        room = MEDIA_CHARS - sum(len(one.data or "") for _, one in made.media)
+        if len(content) <= room:
+            made.media.append((len(made.lines), image))
+        made.lines.append(f"<output: {named(image)}{'' if len(content) <= room else ', too large to be shown'}>")
+
+
+def _output_lines(output: Mapping[str, Any]) -> Iterator[str]:
+    data = output.get("data")
+    if "traceback" in output:
+        said = _joined(output["traceback"], "\n")
+    elif isinstance(data, Mapping):
+        said = _joined(data.get("text/plain"))
+    else:
+        said = _joined(output.get("text"))
+    if said:
+        yield f"<output: {output.get('name') or output.get('output_type', 'unknown')}>"
+        yield from _lines(screen_text(said))
+
+
+def _joined(value: object, between: str = "") -> str:
+    """A text, which notebooks hold in one piece or as a list of lines."""
+    return between.join(map(str, value)) if isinstance(value, list) else value if isinstance(value, str) else ""
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+# --------------------------------------------------------------------------------------------------
+# Changes of files: planned first, then made, all or none, as the only writer.
+
+
+@dataclass(slots=True, frozen=True)
+class FileChange:
+    """One change of a file, which is not made yet."""
+
+    path: str
+    before: TextFile | None
+    """`None`: there is no such file."""
+    text: str | None
+    """What the file will hold. `None`: it will be removed."""
+    encoding: Encoding = UTF_8
+
+    @property
+    def shown(self) -> str:
+        """The difference, for the model and for people."""
+        if self.before is None:
+            return difference(self.path, "", self.text or "")
+        if not self.before.whole:
+            return "the whole file is replaced\n"
+        return difference(self.path, self.before.text, self.text or "")
+
+
+class FileChanges:
+    """Plans and makes the changes of files in a workspace.
+
+    `protected`: names of folders and files that are not changed, in lower case. `known`: what each
+    run has read. `None`: nothing is compared with it.
+    """
+
+    def __init__(
+        self, workspace: Workspace, *, protected: Collection[str], file_bytes: int, known: KnownFiles | None
+    ) -> None:
+        self._workspace = workspace
+        self._protected = protected
+        self._file_bytes = file_bytes
+        self._known = known
+
+    # ------------------------------------------------------------------ plans
+
+    def written(self, path: str, content: str) -> FileChange:
+        """The change that writes a whole file."""
+        before = self.before(path)
+        if before is None:
+            encoded(content, UTF_8)
+            return FileChange(path, None, content)
+        try:
+            before.encoding.encode(content)
+        except UnicodeEncodeError:
+            encoded(content, UTF_8)
+            return FileChange(path, before, content)
+        return FileChange(path, before, content, before.encoding)
+
+    def edited(self, path: str, old: str, new: str, *, every: bool) -> tuple[FileChange, int]:
+        """The change that replaces a piece of a file, and in how many places."""
+        self._check_free(path)
+        before = self.whole(path)
+        if before.encoding.crlf:
+            old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+        if cells_of(before.text) is not None and old not in before.text:
+            after = edited(before.text, old, new, every=every)
+        else:
+            after = replaced(before.text, old, new, every=every)
+        encoded(after, before.encoding)
+        return FileChange(path, before, after, before.encoding), max(1, before.text.count(old))
+
+    def patched(self, patches: Sequence[FilePatch]) -> list[FileChange]:
+        """The changes of a patch. Files are removed last, so a patch that fails has lost none."""
+        changes = [change for one in patches for change in self._patched(one)]
+        return sorted(changes, key=lambda change: change.text is None)
+
+    def _patched(self, patch: FilePatch) -> Iterator[FileChange]:
+        if patch.deed == "add":
+            self._check_missing(patch.path)
+            yield FileChange(patch.path, None, patch.content)
+            return
+        self._check_free(patch.path)
+        before = self.whole(patch.path)
+        if patch.deed == "delete":
+            yield FileChange(patch.path, before, None)
+            return
+        after = patched(patch.path, before.text, patch.hunks)
+        encoded(after, before.encoding)
+        if patch.new_path is None and after == before.text:
+            said = f"the patch changes nothing of {excerpt(patch.path)}"
+            raise ToolError(said, kind=ToolErrorKind.INVALID_ARGUMENTS)
+        if patch.new_path is None:
+            yield FileChange(patch.path, before, after, before.encoding)
+            return
+        self._check_missing(patch.new_path)
+        yield FileChange(patch.path, before, None)
+        yield FileChange(patch.new_path, None, after, before.encoding)
+
+    def _check_missing(self, path: str) -> None:
+        if self.before(path) is not None:
+            said = f"{excerpt(path)} is there already, so it is not made; update it"
+            raise ToolError(said, kind=ToolErrorKind.INVALID_ARGUMENTS)
+
+    def before(self, path: str) -> TextFile | None:
+        """The file that may be changed, as it is now. `None`: there is none. Raises `ToolError` if
+        it is protected.
+        """
+        self._check_free(path)
+        try:
+            return read_text(self._workspace, path, self._file_bytes)
+        except ToolError as error:
+            if error.kind is not ToolErrorKind.NOT_FOUND:
+                raise
+            return None
+
+    def whole(self, path: str) -> TextFile:
+        """The file now. Raises `ToolError` if it is not there, or too large to be edited."""
+        found = read_text(self._workspace, path, self._file_bytes)
+        if not found.whole:
+            raise ToolError(f"{excerpt(path)} has more than {self._file_bytes:,} bytes: use shell")
+        return found
+
+    def _check_free(self, path: str) -> None:
+        """Raise `ToolError` if the real place of `path` is protected."""
+        for part in self._workspace.place(path).parts:
+            if part.casefold() in self._protected:
+                raise ToolError(f"{excerpt(path)}: {part} is not changed by this tool", kind=ToolErrorKind.PERMISSION)
+
+    # ------------------------------------------------------------------ making them
+
+    def make(
+        self, paths: Sequence[str], plan: Callable[[], Sequence[FileChange]], run: CallingRun
+    ) -> Sequence[FileChange]:
+        """Make the changes that `plan` returns, all or none. `paths`: those that it may change.
+        `plan` is called when nobody else writes there.
+
+        Raises `ToolError` if a change cannot be made, or if the run has not read what it replaces.
+        """
+        for path in paths:
+            self._check_free(path)
+        plan()  # what cannot be made makes no folder
+        with self._workspace.only_writer(*paths):
+            changes = plan()
+            if self._known is not None:
+                for change in changes:
+                    if change.before is not None:
+                        self._known.check(run, change.path, change.before)
+            made: list[FileChange] = []
+            try:
+                for change in changes:
+                    self._make(change)
+                    made.append(change)
+            except BaseException:
+                for change in reversed(made):
+                    self._undo(change)
+                raise
+            for change in changes if self._known is not None else ():
+                self._note(change, run)
+        return changes
+
+    def _make(self, change: FileChange) -> None:
+        before = change.before.content if change.before is not None else NO_FILE
+        if change.text is None:
+            self._workspace.remove(change.path)
+        else:
+            self._workspace.write(change.path, encoded(change.text, change.encoding), before=before)
+
+    def _undo(self, change: FileChange) -> None:
+        with suppress(ToolError):
+            if change.before is None:
+                self._workspace.remove(change.path)
+            elif change.before.whole:
+                self._workspace.write(change.path, change.before.content.content)
+
+    def _note(self, change: FileChange, run: CallingRun) -> None:
+        assert self._known is not None  # noqa: S101 - the caller sees to it
+        if change.text is not None:
+            place = str(self._workspace.place(change.path))
+            data = encoded(change.text, change.encoding)
+            self._known.saw(run, place, data[: self._file_bytes], change.text)

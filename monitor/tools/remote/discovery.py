@@ -29,17 +29,15 @@ import anyio
 from anyio.abc import ByteReceiveStream, Process
 
 from monitor._util.explained_options import explained
-from monitor._util.quoting import printable
-from monitor.errors import ConfigError, ToolError, describe
-from monitor.models import ToolSpec
-from monitor.reasons import ToolErrorKind
-from monitor.schemas import portable
-from monitor.tools.argument_schemas import ArgumentSchema, UnusableSchema
+from monitor._util.text import printable
+from monitor.errors import ConfigError, ToolError, ToolErrorKind, describe
+from monitor.models import ToolSpec, portable
 from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.base import NeedsApproval, ToolContext, ToolTraits, check_name
-from monitor.tools.processes.environment import environment
+from monitor.tools.functions import ArgumentSchema, UnusableSchema
+from monitor.tools.processes.command import environment
 from monitor.tools.processes.process_table import MARKER, marked, members, owner_token, sweep
-from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.results.call_results import ToolAnswer
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """A command that writes more is ended. Source: Gemini CLI."""

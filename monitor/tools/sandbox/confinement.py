@@ -17,8 +17,7 @@ from monitor.errors import ConfigError
 from monitor.tools.sandbox import bubblewrap, seatbelt
 from monitor.tools.sandbox.landlock import LandlockRules, LandlockThread, landlock_rules
 from monitor.tools.sandbox.landlock_program import version
-from monitor.tools.sandbox.sandbox import Sandbox, SandboxOption, sandbox_of
-from monitor.tools.sandbox.sandbox_places import SandboxPlaces, changed, places_of
+from monitor.tools.sandbox.sandbox_places import Sandbox, SandboxOption, SandboxPlaces, changed, places_of, sandbox_of
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 

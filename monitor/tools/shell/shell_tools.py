@@ -21,18 +21,16 @@ from pydantic import Field
 
 from monitor._util.argument_checks import is_finite, is_whole
 from monitor._util.explained_options import explained
-from monitor._util.quoting import printable
-from monitor.errors import ConfigError, ToolError
-from monitor.reasons import ToolErrorKind
+from monitor._util.text import printable
+from monitor.errors import ConfigError, ToolError, ToolErrorKind
 from monitor.tools.base import CallPlace, Tool, ToolContext
 from monitor.tools.functions import FunctionTool
-from monitor.tools.processes.command import Command, check_platform
+from monitor.tools.processes.command import Command, check_platform, environment
 from monitor.tools.processes.descendants import inner_id
-from monitor.tools.processes.environment import environment
 from monitor.tools.registry import ToolGroup
-from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.results.call_results import ToolAnswer
 from monitor.tools.sandbox.confinement import confine
-from monitor.tools.sandbox.sandbox import SandboxOption, sandbox_of
+from monitor.tools.sandbox.sandbox_places import SandboxOption, sandbox_of
 from monitor.tools.shell.shell_jobs import (
     ShellJob,
     answer_of,
@@ -43,7 +41,7 @@ from monitor.tools.shell.shell_jobs import (
     with_dropped,
     written_to,
 )
-from monitor.tools.workspace.workspace import Workspace
+from monitor.tools.workspace import Workspace
 
 OUTPUT_BYTES: Final = 16 * 1024 * 1024
 """The bound of Gemini CLI for the output of one command."""
@@ -83,7 +81,7 @@ class ShellTools(ToolGroup):
     - `columns`, `lines`: the size of the terminal, for programs that ask. `colours`: programs are
       asked to write colours. Live output has them; the result has not.
     - `env`: variables to set. `pass_env`: names of variables that are passed on beside the usual
-      ones, see `monitor.tools.processes.environment.PASSED`.
+      ones, see `monitor.tools.processes.command.PASSED`.
     - `shell`: the program before the command. `None`: bash, else sh.
     - `sandbox`: what the operating system keeps commands from; see `monitor.tools.Sandbox`.
     - `needs_approval`, `prefix`, `filter`: as for any tool and group.

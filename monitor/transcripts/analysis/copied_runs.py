@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from monitor._util.hashing import chained
+from monitor.chunks import NO_USAGE, Usage
 from monitor.transcripts.analysis.recorded_steps import (
     NO_NUMBERS,
     NO_STEPS,
@@ -22,7 +23,6 @@ from monitor.transcripts.analysis.recorded_steps import (
 )
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.analysis.survey import SurveyedRun
-from monitor.usage import NO_USAGE, Usage
 
 
 class Copies:

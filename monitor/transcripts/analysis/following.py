@@ -14,22 +14,63 @@ read whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from monitor._util.hashing import fingerprint
 from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
 from monitor.policy import Policy
-from monitor.transcripts.analysis.states import States
-from monitor.transcripts.analysis.survey import Survey, SurveyedFile, WatchSettings, survey_file, why_unread
-from monitor.transcripts.entries import ReadReport
+from monitor.transcripts.analysis.recorded_steps import dumped
+from monitor.transcripts.analysis.scan import Finding
+from monitor.transcripts.analysis.survey import (
+    Survey,
+    SurveyedFile,
+    SurveyedRun,
+    WatchSettings,
+    survey_file,
+    why_unread,
+)
+from monitor.transcripts.base import ReadReport
 from monitor.transcripts.places import sources_of
-from monitor.transcripts.readers.lines import LineReader, LineReading
+from monitor.transcripts.readers.base import LineReader, LineReading
 from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.source import HEAD_BYTES, Source
+
+# --------------------------------------------------------------------------------------------------
+# The states of readings, kept in memory: a file that has grown is read on.
+
+MOST_IN_MEMORY: Final = 64
+"""Files whose states are kept. The others are read from their start again."""
+
+
+class States:
+    """The latest state of a reading for each file, as a copy that no reading changes."""
+
+    def __init__(self) -> None:
+        self._states: OrderedDict[Path, bytes] = OrderedDict()
+
+    def get(self, path: Path) -> Any:
+        """The state of the file; `None`: there is none."""
+        data = self._states.get(path)
+        return None if data is None else pickle.loads(data)  # noqa: S301 - of this process
+
+    def put(self, path: Path, state: Any) -> None:
+        """Keep a state. One that cannot be stored is left out."""
+        self.forget(path)
+        if (data := dumped(state)) is not None:
+            self._states[path] = data
+            if len(self._states) > MOST_IN_MEMORY:
+                self._states.popitem(last=False)
+
+    def forget(self, path: Path) -> None:
+        """Drop the state of the file."""
+        self._states.pop(path, None)
+
 
 COMPARED_BYTES: Final = 65_536
 """The number of bytes that must be unchanged at the start of a file, and before the place where its
@@ -165,3 +206,112 @@ def _end_of_lines(path: Path, start: int, size: int) -> int:
                 return begin + found + 1
             end = begin
     return start
+
+
+# --------------------------------------------------------------------------------------------------
+# Transcripts that are being written: which loops have begun since they were read last.
+#
+# A file that has grown is read again from its start: formats differ in how they say that a
+# message is complete, and only a reader knows. After it was read, a file rests `REST` times as
+# long as the reading took. So a large file does not take all the time. Memory does not grow with
+# the file.
+
+REST: Final = 9
+"""The pause after reading, by the time that reading took: reading takes a tenth of the time at
+most.
+"""
+
+
+@dataclass(slots=True, frozen=True)
+class Begun:
+    """A loop that was not there before."""
+
+    run: SurveyedRun
+    finding: Finding
+    before: bool
+    """The run stood in the file at the first reading, so the time when it began is unknown."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    state: tuple[int, ...]
+    """Numbers that change when the file does."""
+    read: bool = False
+    new: bool = False
+    """The file was not there in the beginning, so all of it is new."""
+    next_at: float = 0.0
+    known: set[tuple[str, str, str, str]] = field(default_factory=set[tuple[str, str, str, str]])
+
+
+class Live:
+    """Follows files. `survey` reads one, `now` is a clock in seconds, `listed` says which files
+    there are. `start`: files that are read at once; the others are read when they grow.
+    """
+
+    def __init__(
+        self,
+        listed: Callable[[], Iterable[Path]],
+        survey: Callable[[Path], Iterable[SurveyedFile]],
+        now: Callable[[], float],
+        *,
+        start: Iterable[Path] = (),
+    ) -> None:
+        self._listed, self._survey, self._now = listed, survey, now
+        self._files = {path: _Followed(state_of(path)) for path in listed()}
+        self._list_at = 0.0
+        for path in start:
+            self._files[path] = _Followed(())
+
+    @property
+    def files(self) -> int:
+        """The number of files that are followed."""
+        return len(self._files)
+
+    def poll(self) -> Iterator[Begun | SurveyedFile]:
+        """The loops that have begun, and each file that was read."""
+        self._look_around()
+        for path, file in self._files.items():
+            state = state_of(path)
+            began = self._now()
+            if state == file.state or not state or began < file.next_at:
+                continue
+            file.state = state
+            for found in self._survey(path):
+                yield found
+                yield from _news(file, found)
+            file.read = True
+            ended = self._now()
+            file.next_at = ended + REST * (ended - began)
+
+    def _look_around(self) -> None:
+        """Find files that are new, as rarely as that is slow."""
+        began = self._now()
+        if began < self._list_at:
+            return
+        for path in self._listed():
+            if path not in self._files:
+                self._files[path] = _Followed((), new=True)
+        ended = self._now()
+        self._list_at = ended + REST * (ended - began)
+
+
+def _news(file: _Followed, found: SurveyedFile) -> Iterator[Begun]:
+    for run in found.runs:
+        for finding in run.findings:
+            seen = finding.detection
+            key = (run.id, seen.detector, seen.kind, seen.evidence.xxhash)
+            if seen.level == "loop" and key not in file.known:
+                file.known.add(key)
+                yield Begun(run, finding, before=not file.read and not file.new)
+
+
+def state_of(path: Path) -> tuple[int, ...]:
+    """Numbers that change when a file, or the journal of a database, is written. Empty: no file."""
+    found: list[int] = []
+    for name in (path, path.with_name(f"{path.name}-wal")):
+        try:
+            status = name.stat()
+        except OSError:
+            continue
+        found += (status.st_size, status.st_mtime_ns)
+    return tuple(found)

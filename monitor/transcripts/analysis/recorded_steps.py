@@ -8,21 +8,86 @@ names of files say nothing: a copy may have another.
 
 from __future__ import annotations
 
+import importlib
+import io
+import os
+import pickle
 import re
+import stat
 import struct
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
-from typing import Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
 
 from monitor._util.hashing import chained, fingerprint
-from monitor.transcripts.analysis.cost import UNKNOWN_COST
-from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began
+from monitor.chunks import NO_USAGE, Usage
+from monitor.prices import list_price
+from monitor.transcripts.base import Began, RecordedMessage, RunTotals
 from monitor.transcripts.source import Source
-from monitor.usage import NO_USAGE, Usage
+
+# --------------------------------------------------------------------------------------------------
+# What the model calls of a recorded run cost: as the recording says, else by list prices.
+
+
+@dataclass(slots=True, frozen=True)
+class RunCost:
+    """The cost of model calls in US dollars."""
+
+    usd: float | None = None
+    """`None`: no call has a known cost."""
+    partial: bool = False
+    """Some of the tokens have no known price, so the cost is at least `usd`."""
+    listed: bool = False
+    """Part of `usd` was worked out by the list prices of the package."""
+
+    def plus(self, message: RecordedMessage, model: str) -> RunCost:
+        """The cost with that of one more message. `model`: of the run, where the message names
+        none.
+        """
+        if message.cost_usd is not None:
+            return RunCost((self.usd or 0.0) + message.cost_usd, self.partial, self.listed)
+        if message.usage is None or not message.usage.total_tokens:
+            return self
+        price = list_price(message.model or model, at_s=message.at)
+        if price is None:
+            return RunCost(self.usd, partial=True, listed=self.listed)
+        return RunCost((self.usd or 0.0) + price.cost(message.usage), self.partial, listed=True)
+
+    @classmethod
+    def of_totals(cls, totals: RunTotals, model: str, at_s: float | None) -> RunCost:
+        """The cost of a run that its recording sums up. `model`: of the run. `at_s`: the time of
+        its last message, for the prices of that day.
+        """
+        if totals.cost_usd is not None:
+            return cls(totals.cost_usd)
+        cost = cls()
+        for name, usage in totals.usage:
+            cost = cost.plus(RecordedMessage("assistant", usage=usage, model=name, at=at_s), model)
+        return cost
+
+    def since(self, then: RunCost) -> float | None:
+        """US dollars of the calls after `then`. `None`: the cost of none of them is known."""
+        if self.usd is None or (self.usd == then.usd and self.partial):
+            return None
+        return self.usd - (then.usd or 0.0)
+
+
+UNKNOWN_COST = RunCost()
+_Number = TypeVar("_Number", int, float)
+
+
+def known_sum(one: _Number | None, other: _Number | None) -> _Number | None:
+    """The sum of the numbers that are known. `None`: neither is."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
 
 StepNumbers: TypeAlias = tuple[int | float, ...]
 """Responses, characters, calls, results, errors, the fields of `Usage`, and US dollars. Then
@@ -211,3 +276,67 @@ def is_random(id: str | None) -> bool:
         len(word) >= RANDOM_CHARS and not word.isalpha() and (len(word) > RANDOM_CHARS or not word.isdigit())
         for word in _WORD.findall(id)
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# Results of scans as bytes, for a cache on the disk.
+#
+# They are written with `pickle`. Loading makes objects of the classes of results and nothing
+# else, so bytes that somebody else wrote can call nothing. Bytes that cannot be loaded count as
+# missing.
+
+_MODULES: Final = ("monitor.transcripts", "monitor.verdicts", "monitor.verdicts", "monitor.chunks", "monitor.errors")
+"""The modules whose classes may be loaded from a file: they hold data and run no code."""
+
+
+def dumped(value: Any) -> bytes | None:
+    """`value` as bytes. `None`: it has something that cannot be stored, such as a function of the
+    user's.
+    """
+    try:
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def loaded(data: bytes) -> Any:
+    """The value that `dumped` wrote. `None`: it is damaged, or of other classes."""
+    try:
+        return _Loader(io.BytesIO(data)).load()
+    except Exception:  # noqa: BLE001 - damaged bytes may raise anything
+        return None
+
+
+def code_version() -> str:
+    """What changes when the code changes that read and watched: the files of the library, and the
+    version of Python.
+    """
+    files = [file.stat() for file in Path(__file__).parents[2].rglob("*.py")]
+    newest = max((file.st_mtime_ns for file in files), default=0)
+    return f"{sys.version} {len(files)} {sum(file.st_size for file in files)} {newest}"
+
+
+def is_own(path: Path) -> bool:
+    """Whether nobody but this user may write to it. On Windows the folder of a user is."""
+    if os.name == "nt":
+        return True
+    status = path.lstat()
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return status.st_uid == os.getuid() and not stat.S_ISLNK(status.st_mode) and not status.st_mode & others
+
+
+class _Loader(pickle.Unpickler):
+    """Makes objects of the listed modules alone."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return _class_of(module, name)
+
+
+@cache
+def _class_of(module: str, name: str) -> type:
+    """Raises `UnpicklingError` for what is no class of the listed modules."""
+    if "." not in name and any(module == one or module.startswith(f"{one}.") for one in _MODULES):
+        found = getattr(importlib.import_module(module), name)
+        if isinstance(found, type) and found.__module__ == module:
+            return found
+    raise pickle.UnpicklingError(f"{module}.{name} is no part of a result")

@@ -18,16 +18,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
-from monitor.chunks import Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
+from monitor.chunks import AskCost, Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.detector import Detector
+from monitor.errors import TerminateReason
 from monitor.events import Event
 from monitor.judges.judge import Judge, JudgeInput
 from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
-from monitor.reasons import TerminateReason
 from monitor.transcripts.base import Chunker, RecordedRun
-from monitor.usage import AskCost
 from monitor.verdicts import Compact, Continue, Detection, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 SLICE_CHARS = 4_096

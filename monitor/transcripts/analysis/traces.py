@@ -15,8 +15,7 @@ from monitor.policy import ObserveOnly, Policy, StopAtFirstLoop
 from monitor.transcripts.analysis.calibration import NEVER, StopPlace, Trace
 from monitor.transcripts.analysis.scan import Finding, RunScanner
 from monitor.transcripts.analysis.survey import SurveyedRun, Watcher
-from monitor.transcripts.base import Chunker, RecordedMessage
-from monitor.transcripts.entries import Began, Ended
+from monitor.transcripts.base import Began, Chunker, Ended, RecordedMessage
 from monitor.verdicts import Stop
 
 CHARS_PER_TOKEN: Final = 4

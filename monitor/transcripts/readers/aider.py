@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from monitor.transcripts.base import RecordedMessage, Role
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
+from monitor.chunks import Usage
+from monitor.transcripts.base import Began, ReadReport, RecordedMessage, Role, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
 from monitor.transcripts.readers.values import seconds
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
 
 _STARTED: Final = "# aider chat started at "
 _TOKENS: Final = re.compile(

@@ -12,10 +12,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, CompactionSeen, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, RecentIds
-from monitor.transcripts.readers.lines import LineReader, LineReading
+from monitor.transcripts.base import Began, CompactionSeen, ReadReport, RecordedMessage, TranscriptEntry
+from monitor.transcripts.readers.base import LineReader, LineReading, OpenRun, RecentIds
 from monitor.transcripts.readers.values import call_of, id_of, result_of, rows, seconds, table, text, whole
 from monitor.transcripts.source import Source
 

@@ -6,8 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, EndState, ReadReport, RunTotals, TranscriptEntry
+from monitor.transcripts.base import (
+    Began,
+    EndState,
+    ReadReport,
+    RecordedCall,
+    RecordedMessage,
+    RunTotals,
+    TranscriptEntry,
+)
 from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
 from monitor.transcripts.readers.chat import are_messages, messages_of
 from monitor.transcripts.readers.values import (

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor._util.lazy import LazyModule
-from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
-from monitor.transcripts.entries import ReadReport
+from monitor.chunks import Usage
+from monitor.transcripts.base import ReadReport, RecordedCall, RecordedMessage, RecordedResult, Role
 from monitor.transcripts.readers.values import (
     call_of,
     in_tier,
@@ -25,12 +25,11 @@ from monitor.transcripts.readers.values import (
     whole,
     words,
 )
-from monitor.usage import Usage
 
 if TYPE_CHECKING:
-    from monitor.wires.chat import signs
+    from monitor.wires import chat as signs
 else:
-    signs = LazyModule("monitor.wires.chat.signs")  # a hook is waited for, and reads no chat
+    signs = LazyModule("monitor.wires.chat")  # a hook is waited for, and reads no chat
 
 ROLES: Final[Mapping[str, Role]] = {
     "system": "system",

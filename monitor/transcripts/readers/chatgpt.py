@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
+from monitor.transcripts.base import Began, ReadReport, RecordedCall, RecordedMessage, TranscriptEntry
 from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
 from monitor.transcripts.readers.values import parsed, result_of, rows, seconds, table, text, words
 from monitor.transcripts.source import Source

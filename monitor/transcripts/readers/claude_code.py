@@ -16,11 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, ClassVar, Final
 
-from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, CompactionSeen, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, RecentIds
+from monitor.transcripts.base import Began, CompactionSeen, ReadReport, RecordedMessage, TranscriptEntry
+from monitor.transcripts.readers.base import HeldResponse, LineReader, LineReading, OpenRun, RecentIds
 from monitor.transcripts.readers.chat import usage_of
-from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
 from monitor.transcripts.readers.values import call_of, dollars, in_tier, result_of, rows, seconds, table, text, words
 from monitor.transcripts.source import Source
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
+from monitor.transcripts.base import Began, ReadReport, RecordedCall, RecordedMessage, TranscriptEntry
 from monitor.transcripts.readers.base import TranscriptReader, whole_run
 from monitor.transcripts.readers.chat import are_messages, messages_of
 from monitor.transcripts.readers.values import result_of, rows, words

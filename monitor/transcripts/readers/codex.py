@@ -15,10 +15,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from monitor._util.hashing import identity
-from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, RecentIds
-from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
+from monitor.chunks import NO_USAGE, Usage
+from monitor.transcripts.base import (
+    Began,
+    CompactionSeen,
+    EndState,
+    ReadReport,
+    RecordedCall,
+    RecordedMessage,
+    RecordedResult,
+    TranscriptEntry,
+)
+from monitor.transcripts.readers.base import HeldResponse, LineReader, LineReading, OpenRun, RecentIds
 from monitor.transcripts.readers.values import (
     call_of,
     parsed,
@@ -32,7 +40,6 @@ from monitor.transcripts.readers.values import (
     words,
 )
 from monitor.transcripts.source import Source
-from monitor.usage import NO_USAGE, Usage
 
 _CALLS: Final = {
     "function_call": "arguments",

@@ -7,13 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, CompactionSeen, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, RecentIds
-from monitor.transcripts.readers.lines import LineReader, LineReading
+from monitor.chunks import Usage
+from monitor.transcripts.base import Began, CompactionSeen, ReadReport, RecordedCall, RecordedMessage, TranscriptEntry
+from monitor.transcripts.readers.base import LineReader, LineReading, OpenRun, RecentIds
 from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, whole, words
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
 
 _QUIET: Final = ("hook.", "session.", "assistant.", "permission.", "tool.", "subagent.", "skill.", "system.", "user.")
 

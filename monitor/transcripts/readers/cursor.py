@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, ClassVar, Final
 
-from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
+from monitor.transcripts.base import Began, EndState, ReadReport, RecordedMessage, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
 from monitor.transcripts.readers.values import (
     call_of,

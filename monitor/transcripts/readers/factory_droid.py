@@ -7,11 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun
+from monitor.transcripts.base import Began, ReadReport, RecordedMessage, TranscriptEntry
+from monitor.transcripts.readers.base import HeldResponse, LineReader, LineReading, OpenRun
 from monitor.transcripts.readers.chat import message_of
-from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
 from monitor.transcripts.readers.values import call_of, result_of, seconds, table, text, whole, words
 from monitor.transcripts.source import Source
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
+from monitor.transcripts.base import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
 from monitor.transcripts.readers.chat import is_message, message_of
 from monitor.transcripts.readers.values import rows, table, text

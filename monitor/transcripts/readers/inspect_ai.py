@@ -9,12 +9,12 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from monitor.transcripts.entries import Began, EndState, ReadReport, RunTotals, TranscriptEntry
+from monitor.chunks import Usage
+from monitor.transcripts.base import Began, EndState, ReadReport, RunTotals, TranscriptEntry
 from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
 from monitor.transcripts.readers.chat import messages_of, usage_of, with_model
 from monitor.transcripts.readers.values import id_of, rows, table, text
 from monitor.transcripts.source import MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source, damage
-from monitor.usage import Usage
 
 _ATTACHED = "attachment://"
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, CompactionSeen, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun
-from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
+from monitor.transcripts.base import Began, CompactionSeen, ReadReport, RecordedMessage, TranscriptEntry
+from monitor.transcripts.readers.base import HeldResponse, LineReader, LineReading, OpenRun
 from monitor.transcripts.readers.values import call_of, result_of, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import Source
 

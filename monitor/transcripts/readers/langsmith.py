@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
+from monitor.transcripts.base import Began, ReadReport, RecordedMessage, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
 from monitor.transcripts.readers.chat import message_of, messages_of, usage_of
 from monitor.transcripts.readers.values import result_of, rows, seconds, table, text, words

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from monitor.transcripts.base import RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, whole_run
+from monitor.transcripts.base import Began, ReadReport, RecordedMessage, RecordedResult, TranscriptEntry
+from monitor.transcripts.readers.base import HeldResponse, LineReader, LineReading, OpenRun, whole_run
 from monitor.transcripts.readers.chat import (
     are_messages,
     is_message,
@@ -17,7 +16,6 @@ from monitor.transcripts.readers.chat import (
     messages_of,
     with_model,
 )
-from monitor.transcripts.readers.lines import HeldResponse, LineReader, LineReading
 from monitor.transcripts.readers.values import call_of, in_tier, result_of, rows, table, text, words
 from monitor.transcripts.source import Source
 

@@ -10,8 +10,17 @@ from contextlib import closing
 from itertools import groupby
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
+from monitor.chunks import Usage
+from monitor.transcripts.base import (
+    Began,
+    CompactionSeen,
+    EndState,
+    ReadReport,
+    RecordedCall,
+    RecordedMessage,
+    RecordedResult,
+    TranscriptEntry,
+)
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
 from monitor.transcripts.readers.values import (
     call_of,
@@ -26,7 +35,6 @@ from monitor.transcripts.readers.values import (
     words,
 )
 from monitor.transcripts.source import SQLITE_MAGIC, Source
-from monitor.usage import Usage
 
 _MESSAGES: Final = """
 SELECT message.id, message.data, part.data FROM message LEFT JOIN part ON part.message_id = message.id

@@ -8,11 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, RunTotals, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, RecentIds, RunIds, TranscriptReader
+from monitor.transcripts.base import (
+    Began,
+    CompactionSeen,
+    EndState,
+    ReadReport,
+    RecordedCall,
+    RecordedMessage,
+    RunTotals,
+    TranscriptEntry,
+)
+from monitor.transcripts.readers.base import HeldResponse, OpenRun, RecentIds, RunIds, TranscriptReader
 from monitor.transcripts.readers.chat import usage_of
-from monitor.transcripts.readers.lines import HeldResponse
 from monitor.transcripts.readers.values import (
     call_of,
     dollars,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monitor.errors import AdapterError
-from monitor.transcripts.base import RecordedRun
+from monitor.transcripts.base import Began, ReadReport, RecordedRun, TranscriptEntry
 from monitor.transcripts.corpus import run_of
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
 from monitor.transcripts.event_logs import EventLog, is_event
 from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
 from monitor.transcripts.readers.values import rows, table

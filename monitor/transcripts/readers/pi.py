@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, CompactionSeen, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, RecentIds
-from monitor.transcripts.readers.lines import LineReader, LineReading
+from monitor.transcripts.base import (
+    Began,
+    CompactionSeen,
+    EndState,
+    ReadReport,
+    RecordedCall,
+    RecordedMessage,
+    TranscriptEntry,
+)
+from monitor.transcripts.readers.base import LineReader, LineReading, OpenRun, RecentIds
 from monitor.transcripts.readers.values import call_of, dollars, result_of, rows, seconds, table, text, tokens_of, words
 from monitor.transcripts.source import Source
 

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
+from monitor.chunks import Usage
+from monitor.transcripts.base import Began, ReadReport, RecordedMessage, TranscriptEntry
 from monitor.transcripts.readers.base import TranscriptReader, whole_run
 from monitor.transcripts.readers.gemini_cli import message_of_parts
 from monitor.transcripts.readers.values import rows, seconds, table, text, tokens_of
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
 
 _TURNS: Final = frozenset({"user", "assistant", "tool_result"})
 

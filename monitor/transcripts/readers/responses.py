@@ -7,14 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedMessage, RecordedResult, Role
-from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, RecentIds, TranscriptReader
+from monitor.transcripts.base import Began, EndState, ReadReport, RecordedMessage, RecordedResult, Role, TranscriptEntry
+from monitor.transcripts.readers.base import HeldResponse, OpenRun, RecentIds, TranscriptReader
 from monitor.transcripts.readers.chat import ROLES, usage_of
-from monitor.transcripts.readers.lines import HeldResponse
 from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, table, text, words
 from monitor.transcripts.source import Source
-from monitor.wires.responses.signs import CALL_OF, is_item, is_own_item
+from monitor.wires.responses import CALL_OF, is_item, is_own_item
 
 _ARGUMENTS: Final = ("arguments", "input", "action", "operation", "queries", "code")
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage
-from monitor.transcripts.entries import Began, ReadReport, TranscriptEntry
+from monitor.chunks import Usage
+from monitor.transcripts.base import Began, ReadReport, RecordedCall, RecordedMessage, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
 from monitor.transcripts.readers.chat import message_of, messages_of
 from monitor.transcripts.readers.gemini_cli import message_of_parts, messages_of_contents
@@ -32,7 +32,6 @@ from monitor.transcripts.readers.values import (
     words,
 )
 from monitor.transcripts.source import Source
-from monitor.usage import Usage
 
 _NUMBERED: Final = re.compile(
     r"^(gen_ai\.prompt|gen_ai\.completion|llm\.input_messages|llm\.output_messages)\.(\d{1,6})\.(.{1,200})$"

@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from monitor._util.hashing import identity
-from monitor.transcripts.base import RecordedCall, RecordedResult, sha1_of
-from monitor.transcripts.entries import ReadReport
-from monitor.usage import Usage
+from monitor.chunks import Usage
+from monitor.transcripts.base import ReadReport, RecordedCall, RecordedResult, sha1_of
 
 KEPT_CHARS: Final = 65_536
 """Only this many characters of a longer result are kept, with the length and the hash of the

@@ -7,8 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
-from monitor.transcripts.entries import Began, EndState, ReadReport, TranscriptEntry
+from monitor.transcripts.base import (
+    Began,
+    EndState,
+    ReadReport,
+    RecordedCall,
+    RecordedMessage,
+    RecordedResult,
+    TranscriptEntry,
+)
 from monitor.transcripts.readers.base import TranscriptReader, whole_run
 from monitor.transcripts.readers.chat import usage_of
 from monitor.transcripts.readers.values import call_of, parsed, result_of, rows, seconds, table, text, words

@@ -15,12 +15,12 @@ from monitor import AssistantMessage, Text, UserMessage
 from monitor.adapters import to_form
 from monitor.adapters.anthropic.model import to_messages
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.json_view import JsonView
+from monitor.adapters.parts import JsonView
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, TurnFinished
 from monitor.context import repair
-from monitor.core.reply_parts import MessageBuilder
+from monitor.core.turn import MessageBuilder
+from monitor.errors import FinishReason
 from monitor.messages import Message, message_codec
-from monitor.reasons import FinishReason
 from monitor.sessions import SQLiteSession
 from monitor.testing.anthropic_steps import arguments, block_delta, finish, say, start, text, whole
 from monitor.testing.servers.anthropic_server import LocalAnthropic

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.signatures import REDACTED
+from monitor._util.part_options import REDACTED
 from monitor.adapters.anthropic.model import MAX_TOKENS, AnthropicModel, to_messages, to_parameters
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError

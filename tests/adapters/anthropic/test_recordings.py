@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from monitor._util.signatures import REDACTED
+from monitor._util.part_options import REDACTED
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.chunks import (
     Chunk,
@@ -23,11 +23,11 @@ from monitor.chunks import (
     TurnFinished,
     UsageReport,
 )
+from monitor.errors import FinishReason
 from monitor.messages import Reasoning
-from monitor.reasons import FinishReason
 from monitor.testing.anthropic_steps import AnthropicRecording, load_recording
 from monitor.testing.servers.anthropic_server import LocalAnthropic
-from monitor.wires.anthropic.kept import kept_block
+from monitor.wires.anthropic import kept_block
 from tests.adapters.anthropic.sdk import ASKED, WAYS, Way, of_type, sdk
 
 STREAMS = Path(__file__).parents[3] / "fixtures" / "streams" / "anthropic"

@@ -12,15 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.signatures import REDACTED
+from monitor._util.part_options import REDACTED
 from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.chunks import check as check_chunk
-from monitor.errors import AdapterError
+from monitor.errors import AdapterError, FinishReason
 from monitor.messages import Reasoning
 from monitor.models import ErrorKind, ModelError
-from monitor.reasons import FinishReason
 from monitor.testing.anthropic_steps import (
     Cut,
     arguments,
@@ -43,7 +42,7 @@ from monitor.testing.anthropic_steps import (
     whole,
 )
 from monitor.testing.servers.anthropic_server import LocalAnthropic
-from monitor.wires.anthropic.kept import kept_block
+from monitor.wires.anthropic import kept_block
 from tests.adapters.anthropic.sdk import ASKED, WAYS, Way, chunks_of, decoded, of_type, sdk, stream
 
 DONE = TurnFinished(FinishReason.DONE, "end_turn")

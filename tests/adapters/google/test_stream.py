@@ -28,9 +28,8 @@ from monitor.chunks import (
     TurnFinished,
     UsageReport,
 )
-from monitor.errors import AdapterError
+from monitor.errors import AdapterError, FinishReason
 from monitor.models import ErrorKind
-from monitor.reasons import FinishReason
 from monitor.testing.gemini_steps import (
     Cut,
     Event,

@@ -15,7 +15,6 @@ from monitor.adapters.openai.request_messages import to_input, to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.models import ErrorKind
 from monitor.testing import openai_steps
-from monitor.testing.base_steps import to_json
 from monitor.testing.openai_steps import (
     Cut,
     Headers,
@@ -39,6 +38,7 @@ from monitor.testing.openai_steps import (
     response_refusal,
     response_text,
     text,
+    to_json,
     usage_only,
 )
 from monitor.testing.servers.openai_server import LocalOpenAI

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.signatures import mark
+from monitor._util.part_options import mark
 from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_response
 from monitor.adapters.openai.request_messages import to_input, to_messages
 from monitor.chunks import ToolCall, ToolResult

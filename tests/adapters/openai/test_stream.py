@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.signatures import mark, read_mark
+from monitor._util.part_options import mark, read_mark
 from monitor.adapters.adapter import ReportedFailure, StreamAdapter
 from monitor.adapters.openai.request_messages import to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
@@ -26,11 +26,10 @@ from monitor.chunks import (
     TurnFinished,
     UsageReport,
 )
-from monitor.core.reply_parts import MessageBuilder
-from monitor.errors import AdapterError
+from monitor.core.turn import MessageBuilder
+from monitor.errors import AdapterError, FinishReason
 from monitor.messages import AssistantMessage
 from monitor.models import ErrorKind
-from monitor.reasons import FinishReason
 from monitor.testing.openai_steps import (
     call,
     call_piece,

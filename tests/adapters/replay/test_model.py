@@ -12,10 +12,9 @@ import monitor
 from monitor.adapters.replay.model import ReplayModel
 from monitor.adapters.replay.stream import RecordedChunk, write_chunks
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.errors import AdapterError
+from monitor.errors import AdapterError, FinishReason, TerminateReason
 from monitor.messages import Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest
-from monitor.reasons import FinishReason, TerminateReason
 
 pytestmark = pytest.mark.anyio
 

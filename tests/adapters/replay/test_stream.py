@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from monitor.adapters.replay.stream import RecordedChunk, ReplayStream, read_chunks, read_turns, write_chunks
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
-from monitor.errors import AdapterError, ConfigError
-from monitor.reasons import FinishReason
+from monitor.errors import AdapterError, ConfigError, FinishReason
 
 RECORDS = [
     RecordedChunk(0.0, ReasoningDelta("think")),

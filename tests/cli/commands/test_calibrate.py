@@ -21,7 +21,7 @@ from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import BytesRead, SurveySettings, surveyed_files
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of
 from monitor.detectors import StateNovelty, default_detectors
-from monitor.reasons import FinishReason
+from monitor.errors import FinishReason
 from monitor.report import StoryWatcher
 from monitor.settings import Settings, load_settings
 from monitor.transcripts.analysis.survey import survey

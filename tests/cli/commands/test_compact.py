@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from monitor import UserMessage
 from monitor.cli.app import app
-from monitor.compaction.preset import PRESETS
-from monitor.compaction.records import compaction_codec
-from monitor.compaction.summaries.templates import CHECKPOINT
 from monitor.context import Form, read_history, repair, validate
+from monitor.context.compaction.hooks import compaction_codec
+from monitor.context.compaction.preset import PRESETS
+from monitor.context.compaction.templates import CHECKPOINT
 from monitor.messages import Message, message_codec
 from monitor.sessions import NodeKind, SessionReader, SQLiteSession, message
 from monitor.testing import LocalGemini

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.cli.inputs.demo_runs import demo_runs
+from monitor.cli.inputs.demo_model import demo_runs
 from monitor.testing.gemini_steps import Repeat, Script, error_reply, events_of, text
 from monitor.testing.servers.gemini_server import LocalGemini
 

@@ -14,8 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.cli.hooks.agents import HOOKS
-from monitor.cli.hooks.base import DEEDS
+from monitor.cli.hooks.agents import DEEDS, HOOKS
 from monitor.cli.hooks.first_look import MOST_ASKED
 from monitor.cli.hooks.found_settings import has_settings
 from monitor.cli.hooks.session_lines import SessionLines

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 import monitor
-from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.errors import ConfigError
+from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.sessions import Changes, RunRecord, RunStage, SQLiteSession, answer, found_in, inbox, sessions_in, tell
 from monitor.testing import ScriptedModel, call
 from monitor.tools import PendingApprovals

@@ -21,7 +21,7 @@ from monitor.testing import LocalGemini, ScriptedModel
 from monitor.testing.gemini_steps import Script, error_reply, finish, text, usage
 from monitor.testing.servers.gemini_server import ReceivedRequest
 from monitor.transcripts import Corpus
-from monitor.transcripts.analysis.judged import is_stuck, question_on
+from monitor.transcripts.analysis.calibration import is_stuck, question_on
 from monitor.verdicts import Judgement
 from tests.adapters.google.sdk import sdk_warnings
 from tests.transcripts.scanned import scan_run

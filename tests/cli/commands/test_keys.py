@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from monitor.cli.app import app
 from monitor.proxy import VirtualKey, digest_of, read_keys
-from monitor.proxy.key_file import locked, write_keys
+from monitor.proxy.keys import locked, write_keys
 
 
 def invoke(*arguments: str, file: Path) -> Result:

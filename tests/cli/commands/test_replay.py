@@ -11,7 +11,7 @@ import monitor
 from monitor.chunks import Chunk
 from monitor.testing import call
 from tests.cli.stored import SENDS, by_program, invoke, place, recorded
-from tests.harness.driving import look
+from tests.runs.driving import look
 
 pytestmark = pytest.mark.usefixtures("place")
 __all__ = ["place"]

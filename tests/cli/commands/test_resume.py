@@ -15,7 +15,7 @@ import monitor
 from monitor.cli.options.run_arguments import RunArguments, arguments_in
 from monitor.sessions import SessionReader
 from monitor.sessions.lock import OwnerLock, lock_path
-from monitor.sessions.tables.migrations import STEPS
+from monitor.sessions.tables.schema import STEPS
 from monitor.testing import call
 from tests.cli.stored import SENDS, by_program, invoke, place, recorded
 

@@ -21,9 +21,9 @@ from monitor.adapters.replay.stream import RecordedChunk, write_chunks
 from monitor.chunks import Chunk
 from monitor.cli.app import app
 from monitor.cli.exit_code import exit_code
-from monitor.compaction.summaries.templates import CHECKPOINT
+from monitor.context.compaction.templates import CHECKPOINT
+from monitor.errors import TerminateReason
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, call, openai_steps
 from monitor.testing.gemini_steps import call as function_call
 from monitor.testing.gemini_steps import error_reply, events_of_message, finish, overflow, usage

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from monitor.chunks import Chunk, TextDelta
 from monitor.cli.app import app
+from monitor.errors import TerminateReason
 from monitor.outcome import Outcome, RunFailed
 from monitor.prices import table_facts
-from monitor.reasons import TerminateReason
 from monitor.transcripts.analysis.scan import RunScanner
 
 CORPUS = Path(__file__).parents[3] / "fixtures" / "transcripts" / "dev.jsonl.gz"

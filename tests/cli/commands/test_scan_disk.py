@@ -316,7 +316,7 @@ def test_memory_does_not_grow_with_a_file(tmp_path: Path):
     code = (
         "import resource, sys; from monitor.transcripts.source import Source;"
         " from monitor.transcripts.readers.registry import reader_of;"
-        " from monitor.transcripts.entries import ReadReport;"
+        " from monitor.transcripts.base import ReadReport;"
         " s = Source.of_path(sys.argv[1]); n = sum(1 for _ in reader_of(s).read(s, ReadReport()));"
         " print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

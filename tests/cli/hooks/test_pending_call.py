@@ -7,15 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli.hooks.pending_call import STILL_TURNS, AskedCall, SessionEnd
-from monitor.cli.hooks.watched_end import LAST_CALLS, is_request
+from monitor.cli.hooks.watched_end import LAST_CALLS, STILL_TURNS, AskedCall, SessionEnd, is_request
 from monitor.core.detector_bank import DetectorBank
-from monitor.detections import Detection
-from monitor.detectors.calls.default_calls import OF_CALLS
+from monitor.detectors.defaults import OF_CALLS
 from monitor.detectors.detector import Detector
-from monitor.transcripts.base import Chunker, RecordedCall, RecordedMessage, RecordedResult, RecordedRun
+from monitor.transcripts.base import (
+    Began,
+    Chunker,
+    CompactionSeen,
+    RecordedCall,
+    RecordedMessage,
+    RecordedResult,
+    RecordedRun,
+    Said,
+    TranscriptEntry,
+)
 from monitor.transcripts.corpus import Corpus
-from monitor.transcripts.entries import Began, CompactionSeen, Said, TranscriptEntry
+from monitor.verdicts import Detection
 from tests.examples import every_second
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.cli.hooks.pending_call import STILL_TURNS
 from monitor.cli.hooks.recent_steps import RecentSteps
-from monitor.cli.hooks.watched_end import NewestMessages, WatchedEnd
-from monitor.detectors.calls.default_calls import OF_CALLS
+from monitor.cli.hooks.watched_end import STILL_TURNS, NewestMessages, WatchedEnd
+from monitor.detectors.defaults import OF_CALLS
 from monitor.transcripts.base import Chunker, RecordedRun
 from monitor.transcripts.corpus import Corpus
-from monitor.transcripts.reading import runs
+from monitor.transcripts.places import runs
 from monitor.transcripts.source import Source
 from tests.examples import every_second
 

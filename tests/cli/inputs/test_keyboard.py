@@ -12,8 +12,8 @@ from monitor.cli.inputs.keyboard import can_type, typed_to
 from monitor.events import SteerAccepted
 from monitor.testing import Do, Pause, ScriptedModel
 from monitor.view import LiveView
-from monitor.view.input_line import InputLine
-from tests.harness.driving import text_of_user
+from monitor.view.status import InputLine
+from tests.runs.driving import text_of_user
 from tests.view.terminals import Terminal
 
 if sys.platform == "win32":

@@ -247,7 +247,7 @@ def test_of_a_run_only_its_line_is_kept():
     from monitor.cli.render.scan_report import Report
     from monitor.transcripts import RecordedMessage
     from monitor.transcripts.analysis.survey import WatchSettings
-    from monitor.transcripts.entries import Began, Ended
+    from monitor.transcripts.base import Began, Ended
 
     report = Report()
     tracemalloc.start()

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult, TurnFinished
 from monitor.detectors import NoProgress, ToolPolicy
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, FinishReason
 from monitor.policy import tool_of
-from monitor.reasons import FinishReason
 from monitor.verdicts import Detection
 
 SUITE = {"command": "pytest -q"}

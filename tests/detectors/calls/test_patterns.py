@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from monitor.detectors.calls import answers, tool_policy
-from monitor.detectors.calls.patterns import FilteredPattern, outline
+from monitor.detectors.calls.allowance import FilteredPattern, outline
 
 FORMS = {
     f"{module.__name__.rpartition('.')[2]}{name}": form

@@ -11,8 +11,7 @@ from monitor._util.hashing import identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import ToolCallCycle, ToolCallRepetition, ToolPolicy
 from monitor.detectors.calls.call_detector import CALLS_KEPT
-from monitor.errors import ConfigError
-from monitor.reasons import FinishReason
+from monitor.errors import ConfigError, FinishReason
 from monitor.verdicts import VETO, Detection
 from tests.detectors.agent import Agent
 

@@ -11,8 +11,8 @@ import pytest
 from monitor.chunks import TurnFinished
 from monitor.core.run import RunCore
 from monitor.detectors import ToolCallRepetition, ToolPolicy
+from monitor.errors import FinishReason, TerminateReason
 from monitor.policy import StopAtFirstLoop
-from monitor.reasons import FinishReason, TerminateReason
 from tests.detectors.agent import letters
 from tests.detectors.peers.scripts import agent, chants, in_pieces, loops, numbered, play, row
 

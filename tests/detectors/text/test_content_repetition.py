@@ -24,8 +24,7 @@ from monitor.detectors import (
     TailRule,
     WindowRule,
 )
-from monitor.errors import ConfigError
-from monitor.reasons import FinishReason
+from monitor.errors import ConfigError, FinishReason
 from monitor.testing import cut
 from monitor.verdicts import Detection
 

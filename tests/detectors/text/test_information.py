@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.detectors import ContentRepetition, InformationRule
-from monitor.detectors.text.text_kind import kind_of
+from monitor.detectors.text.structure import kind_of
 from monitor.errors import ConfigError
 from monitor.testing.loops import flood_of
 from tests.detectors import reference

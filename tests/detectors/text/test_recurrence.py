@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from monitor.chunks import StreamRetried, TextDelta, ToolCallDelta, TurnFinished
 from monitor.detectors import ContentRepetition, RecurrenceRule
-from monitor.errors import ConfigError
-from monitor.reasons import FinishReason
+from monitor.errors import ConfigError, FinishReason
 from monitor.testing import cut
 from tests.detectors import reference
 from tests.detectors.made import REPETITIVE

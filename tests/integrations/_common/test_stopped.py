@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.integrations._common.stopped import last_words
+from monitor.errors import TerminateReason
+from monitor.integrations._common.guarded_requests import last_words
 from monitor.outcome import StoppedByGuard, Turn
-from monitor.reasons import TerminateReason
 from monitor.verdicts import Stop
 
 STOP = Stop(TerminateReason.LOOP_DETECTED, "it repeats", "content_repetition")

@@ -14,7 +14,7 @@ from google.adk.tools import FunctionTool
 from google.genai import types
 from pydantic import PrivateAttr
 
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.adk import GuardedModel, GuardPlugin
 from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped

@@ -8,7 +8,7 @@ from agent_framework import Agent
 from agent_framework import tool as made
 from agent_framework.openai import OpenAIChatCompletionClient
 
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.agent_framework import GuardMiddleware
 from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped

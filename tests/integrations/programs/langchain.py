@@ -10,7 +10,7 @@ from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.langchain import GuardMiddleware
 from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import monitor
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.litellm import LiteLLMAdapter, completion, completion_sync
 from monitor.outcome import Turn
 from tests.integrations.drivers import Ending, Tool

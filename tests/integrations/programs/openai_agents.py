@@ -7,7 +7,7 @@ from typing import Any
 import openai
 from agents import Agent, AgentsException, OpenAIChatCompletionsModel, RunConfig, Runner, function_tool
 
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.openai_agents import GuardedModel
 from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped

@@ -10,7 +10,7 @@ from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.pydantic_ai import GuardedModel
 from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped

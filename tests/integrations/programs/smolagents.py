@@ -10,7 +10,7 @@ from smolagents import Tool as BaseTool
 from smolagents.monitoring import LogLevel
 from smolagents.utils import AgentGenerationError
 
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.smolagents import GuardedModel
 from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped

@@ -7,7 +7,7 @@ from typing import Any
 import strands
 from strands.models import Model
 
-from monitor.harness.guards.guard import Guard
+from monitor.guard.guard import Guard
 from monitor.integrations.strands import GuardPlugin
 from monitor.outcome import StoppedByGuard
 from tests.integrations.drivers import Ending, Tool, stopped

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monitor.testing import gemini_steps, openai_steps
-from monitor.testing.base_steps import Pause
+from monitor.testing.openai_steps import Pause
 from tests.integrations.wires import GEMINI, Wire
 
 PIECES = 400

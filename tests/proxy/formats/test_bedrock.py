@@ -20,7 +20,7 @@ from monitor.messages import UserMessage
 from monitor.proxy import Proxy
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import JudgedRequest
-from monitor.proxy.formats.framing.event_stream import MEDIA_TYPE, EventStreamReader, Message, encoded
+from monitor.proxy.formats.framing import MEDIA_TYPE, EventStreamReader, Message, encoded
 from tests.proxy.served import serving
 
 SENTENCE = "I will now read the file again. "

@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, Usage
 from monitor.proxy.formats.anthropic import CUT_OFF, without_cut_thoughts
 from monitor.proxy.formats.base import WireAnswer
 from monitor.proxy.formats.merging import merged
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.usage import Usage
 from tests.proxy.formats.clients import Clients, Got, clients
 from tests.proxy.formats.streams import ARRAY, FORMS, Stream, answer, asked, framed, passed, recorded, wire
 

@@ -13,8 +13,8 @@ from google.genai import errors
 
 from monitor.models import ErrorKind
 from monitor.proxy import formats
+from monitor.proxy.formats import framing as sse
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.framing import sse
 from tests.proxy.formats.clients import Clients, clients
 from tests.proxy.formats.streams import FORMS, answer, asked, framed, wire
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.proxy.formats.request_body import RepeatedField, read_object, rewritten, without
+from monitor.proxy.formats.base import RepeatedField, read_object, rewritten, without
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor.proxy.formats import framing as sse
 from monitor.proxy.formats.base import Frame, Framing
-from monitor.proxy.formats.framing import sse
-from monitor.proxy.formats.framing.array import END, ArrayReader
+from monitor.proxy.formats.framing import END, ArrayReader
 
 LINE_ENDS = ["\n", "\r\n", "\r"]
 LINES = st.sampled_from(

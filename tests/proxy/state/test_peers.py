@@ -13,17 +13,14 @@ import anyio.lowlevel
 import httpx2
 import pytest
 
-from monitor.errors import StoreError
+from monitor.errors import StoreError, TerminateReason
 from monitor.proxy import Proxy
 from monitor.proxy.state import peers
-from monitor.proxy.state.merged_runs import merged
 from monitor.proxy.state.peers import Peers
-from monitor.proxy.state.runs import ProxiedRun, ProxiedRuns
-from monitor.reasons import TerminateReason
+from monitor.proxy.state.runs import ProxiedRun, ProxiedRuns, merged
 from monitor.shared import RowNews, SharedRow, rows_at
 from monitor.testing import LocalOpenAI
-from monitor.testing.base_steps import Stall
-from monitor.testing.openai_steps import finish, text
+from monitor.testing.openai_steps import Stall, finish, text
 from monitor.verdicts import Stop
 from tests import databases
 from tests.proxy.asked import BEARER, TOKEN, chat, looping

@@ -10,7 +10,7 @@ from monitor.errors import ConfigError, SessionUnavailable
 from monitor.messages import SteerMessage
 from monitor.sessions import RunRecord, RunStage, SQLiteSession, copy_session, remove, tell
 from monitor.sessions.beside.mailbox import mailbox_of
-from monitor.sessions.run_records import Changes
+from monitor.sessions.closed_runs import Changes
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from monitor.sessions import (
     remove,
     trim,
 )
-from monitor.sessions.postgres.session_address import owner_at, reader_at
+from monitor.sessions.postgres.postgres_session import owner_at, reader_at
 from monitor.testing import ScriptedModel, call
 from tests import databases
 

@@ -12,7 +12,7 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.sessions import PostgresSession, SQLiteSession, StoredSession, retain, sessions_in
 from monitor.sessions.copies import retained
-from monitor.sessions.copies.copied import remove
+from monitor.sessions.copies.json_lines import remove
 from monitor.sessions.postgres.postgres_reader import PostgresReader, SessionsReader
 from tests import databases
 from tests.sessions.making import says

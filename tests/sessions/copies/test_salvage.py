@@ -13,9 +13,9 @@ import pytest
 import monitor
 from monitor.errors import MonitorError, StoreError
 from monitor.sessions import SessionReader, SQLiteSession, salvage
-from monitor.sessions.tables.blobs import blobs_path
+from monitor.sessions.tables.marked_folder import blobs_path
 from monitor.testing import ScriptedModel
-from tests.harness.driving import look
+from tests.runs.driving import look
 from tests.sessions.making import says, user
 from tests.sessions.test_files import everything
 

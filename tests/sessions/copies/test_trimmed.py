@@ -14,8 +14,8 @@ import monitor
 from monitor.cli.app import app
 from monitor.errors import ConfigError, SessionBusy
 from monitor.sessions import SessionReader, SQLiteSession, exported, trim
-from monitor.sessions.copies.trimmed import ERASED
-from monitor.sessions.tables.blobs import blobs_path
+from monitor.sessions.copies.json_lines import ERASED
+from monitor.sessions.tables.marked_folder import blobs_path
 from monitor.testing import ScriptedModel, call
 
 pytestmark = pytest.mark.anyio

@@ -19,11 +19,10 @@ import anyio
 import psycopg
 import pytest
 
-from monitor.calls import CallState
 from monitor.errors import SessionBusy, SessionLost, SessionTooNew, SessionUnavailable, StoreError
-from monitor.messages import SteerMessage
+from monitor.messages import CallState, SteerMessage
 from monitor.sessions import Changes, PostgresSession, RunRecord
-from monitor.sessions.postgres.owner_proof import this_boot
+from monitor.sessions.postgres.postgres_session import this_boot
 from monitor.sessions.postgres.statements import FORMAT
 from tests import databases
 from tests.sessions.making import call, says

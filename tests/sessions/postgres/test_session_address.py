@@ -13,7 +13,7 @@ import monitor
 from monitor.errors import ConfigError, SessionBusy
 from monitor.sessions import PostgresSession
 from monitor.sessions.postgres.postgres_reader import without_password
-from monitor.sessions.postgres.session_address import session_at
+from monitor.sessions.postgres.postgres_session import session_at
 from monitor.testing import ScriptedModel, call
 from tests import databases
 

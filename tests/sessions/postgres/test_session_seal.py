@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import monitor
-from monitor.calls import ApprovalAnswer, CallState
+from monitor.messages import ApprovalAnswer, CallState
 from monitor.sessions import Changes, PostgresReader, PostgresSession, RunRecord
 from monitor.sessions.postgres.statements import COLUMNS, FORMAT
 from monitor.testing import ScriptedModel

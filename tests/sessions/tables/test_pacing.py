@@ -15,7 +15,7 @@ import pytest
 
 from monitor.sessions import SessionReader, SQLiteSession
 from monitor.sessions.tables import pacing
-from monitor.sessions.tables.blobs import BlobFolder
+from monitor.sessions.tables.marked_folder import BlobFolder
 from tests.sessions.making import says
 
 pytestmark = [pytest.mark.feature("AC-01")]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from monitor.calls import CallState
 from monitor.chunks import TextDelta
 from monitor.events import FirstChunk
+from monitor.messages import CallState
 from monitor.sessions import Changes, RunRecord, SQLiteSession, TurnChunks, compaction
 from tests.sessions.making import call, says, summary
 

@@ -13,13 +13,13 @@ import pytest
 import monitor
 from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions import InMemorySession, SessionReader, SQLiteSession, exported, fork, salvage
-from monitor.sessions.tables.blobs import blobs_path
-from monitor.sessions.tables.migrations import STEPS
+from monitor.sessions.tables.marked_folder import blobs_path
+from monitor.sessions.tables.schema import STEPS
 from monitor.sessions.tables.seal import TABLES, row_digest
 from monitor.testing import ScriptedModel, call
 from monitor.tools import PendingApprovals
 from tests.examples import every_second
-from tests.harness.driving import look
+from tests.runs.driving import look
 
 pytestmark = pytest.mark.anyio
 

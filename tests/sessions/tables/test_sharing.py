@@ -14,8 +14,16 @@ from monitor import Supervisor
 from monitor.events import ToolFinished
 from monitor.sessions import SQLiteSession
 from monitor.sessions.nodes import canonical
-from monitor.sessions.tables.schema import INLINE_BYTES
-from monitor.sessions.tables.sharing import AS_IS, CALL, LEAST_CHARS, POINTER, Pointers, can_be_shared, whole
+from monitor.sessions.tables.schema import (
+    AS_IS,
+    CALL,
+    INLINE_BYTES,
+    LEAST_CHARS,
+    POINTER,
+    Pointers,
+    can_be_shared,
+    whole,
+)
 from monitor.testing import ScriptedModel
 from monitor.testing import call as calls
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from monitor import events
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
-from monitor.chunks import ToolCall, ToolResult
+from monitor.chunks import AskCost, ToolCall, ToolResult, Usage
+from monitor.errors import CompactionReason, FinishReason, TerminateReason
+from monitor.messages import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.outcome import Outcome, Turn
-from monitor.reasons import CompactionReason, FinishReason, TerminateReason
-from monitor.usage import AskCost, Usage
 from monitor.verdicts import Detection, Evidence, Judgement, Stop
 
 

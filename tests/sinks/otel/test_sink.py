@@ -25,20 +25,19 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 import monitor
 from monitor import events
-from monitor.calls import CallRecord, CallState
 from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished, UsageReport
 from monitor.detectors import ToolCallRepetition
-from monitor.errors import ConfigError, MissingExtra
+from monitor.errors import ConfigError, FinishReason, MissingExtra, TerminateReason
+from monitor.messages import CallRecord, CallState
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Turn
-from monitor.reasons import FinishReason, TerminateReason
 from monitor.sinks import FanOut, MemorySink, OtelSink
 from monitor.sinks.otel import names as otel_names
 from monitor.sinks.otel.content import fitted
 from monitor.sinks.otel.exports import Exports
 from monitor.sinks.otel.sink import in_tool_span, tool_context
 from monitor.testing import FakeClock, ScriptedModel
-from monitor.testing.scripted_model import call
+from monitor.testing.scripted import call
 from tests.sinks.otel.recorder import WALL_NS, Recorder, recording
 from tests.sinks.otel.run import CALL, STARTED, USAGE, outcome, whole_run
 
@@ -368,7 +367,7 @@ def test_a_failed_call_has_its_kind_and_an_estimate_says_so(recorder: Recorder):
     assert (turn.attributes or {})["error.type"] == "network"
     assert turn.status.status_code is StatusCode.ERROR
     for span in (turn, run):
-        assert (span.attributes or {})["monitor.usage.estimated"] is True
+        assert (span.attributes or {})["monitor.chunks.estimated"] is True
 
 
 def test_a_repeated_text_is_its_hash_and_length(recorder: Recorder):

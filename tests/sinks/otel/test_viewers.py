@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from monitor import events
+from monitor.chunks import Usage
+from monitor.errors import SUCCESSES, TerminateReason
 from monitor.outcome import Turn
-from monitor.reasons import SUCCESSES, TerminateReason
 from monitor.sinks.otel.names import DIALECTS, Dialect
-from monitor.usage import Usage
 from monitor.verdicts import Stop
 from tests.sinks.otel.recorder import Recorder, recording
 from tests.sinks.otel.run import STARTED, outcome, whole_run

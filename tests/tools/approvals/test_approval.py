@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
+from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.testing import FakeClock
 from monitor.tools import Approval, PendingApprovals, Rules, Scheduler, TerminalApprover, ToolContext, tool
 from monitor.tools.approvals.approval import Approvals, approval_of, approver_of

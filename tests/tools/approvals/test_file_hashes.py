@@ -9,13 +9,12 @@ from typing import Any
 import anyio.lowlevel
 import pytest
 
-from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.chunks import ToolCall
+from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.testing import FakeClock
 from monitor.tools import Approval, FileTools, PendingApprovals, Rules, Scheduler, ShellTools, Workspace
 from monitor.tools.approvals.approval import Approvals, approver_of
-from monitor.tools.approvals.file_hashes import MISSING, deciding_files
-from monitor.tools.approvals.judged_call import judged
+from monitor.tools.approvals.judged_call import MISSING, deciding_files, judged
 from monitor.tools.base import NO_RUN
 from monitor.tools.registry import Registry
 from tests.tools.approvals.test_approval import Told

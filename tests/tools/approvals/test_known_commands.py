@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from monitor.tools import Rules
-from monitor.tools.approvals.command_options import known_options
 from monitor.tools.approvals.judged_call import JudgedCall
 from monitor.tools.approvals.known_commands import KNOWN_COMMANDS
-from monitor.tools.approvals.plain_words import plain_line
+from monitor.tools.approvals.plain_words import known_options, plain_line
 from monitor.tools.base import CallPlace
 from tests.tools.approvals.bash import NEEDS_BASH, Place
 

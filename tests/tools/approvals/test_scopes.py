@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from monitor.tools import ShellTools, Workspace, tool
+from monitor.tools.approvals.approvers import Grants, scopes_of
 from monitor.tools.approvals.judged_call import judged
-from monitor.tools.approvals.scopes import Grants, scopes_of
 from monitor.tools.base import ToolKind
 from monitor.tools.registry import Registry
 

@@ -12,11 +12,18 @@ from hypothesis import strategies as st
 
 from monitor import ConfigError
 from monitor.chunks import ToolCall
-from monitor.errors import StoreError, ToolError
-from monitor.reasons import ToolErrorKind
+from monitor.errors import StoreError, ToolError, ToolErrorKind
 from monitor.tools import ToolContext, carry_out
-from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
-from monitor.tools.artifacts.artifact_tools import PAGE_CHARS, ArtifactTools, Fetched, Recent, page, restored_by
+from monitor.tools.artifacts.artifact_store import (
+    PAGE_CHARS,
+    ArtifactTools,
+    Fetched,
+    InMemoryArtifacts,
+    Recent,
+    Reference,
+    page,
+    restored_by,
+)
 from monitor.tools.results.truncation import Bound
 
 pytestmark = pytest.mark.anyio

@@ -4,11 +4,10 @@ import pytest
 
 import monitor
 from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import ConfigError
-from monitor.reasons import ToolErrorKind
+from monitor.errors import ConfigError, ToolErrorKind
 from monitor.testing import call
 from monitor.tools.calls.scheduler import Scheduler
-from tests.harness.driving import drive
+from tests.runs.driving import drive
 
 pytestmark = pytest.mark.anyio
 

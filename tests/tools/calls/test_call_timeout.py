@@ -11,11 +11,11 @@ import anyio.lowlevel
 import pytest
 
 import monitor
-from monitor.calls import CallState
 from monitor.chunks import ToolCall, ToolResult
-from monitor.reasons import TerminateReason, ToolErrorKind
+from monitor.errors import TerminateReason, ToolErrorKind
+from monitor.messages import CallState
 from monitor.testing import FakeClock, ScriptedModel, call
-from monitor.tools.calls.ledger import InMemoryLedger
+from monitor.tools.calls.call_records import InMemoryLedger
 from monitor.tools.calls.scheduler import Scheduler
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-11")]

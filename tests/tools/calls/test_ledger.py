@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from monitor.calls import (
+from monitor.messages import (
     ApprovalAnswer,
     ApprovalRequest,
     CallRecord,

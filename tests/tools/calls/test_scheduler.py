@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.calls import OPEN, ApprovalRequest, CallRecord, CallState
 from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import StoreError, ToolError
-from monitor.reasons import ToolErrorKind
+from monitor.errors import StoreError, ToolError, ToolErrorKind
+from monitor.messages import OPEN, ApprovalRequest, CallRecord, CallState
 from monitor.testing import FakeClock
 from monitor.tools import InMemoryLedger, Scheduler, ToolAnswer, ToolContext, tool
 from monitor.tools.base import Tool, ToolKind

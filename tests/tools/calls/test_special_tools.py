@@ -8,12 +8,12 @@ import anyio.lowlevel
 import pytest
 
 import monitor
-from monitor.calls import ApprovalAnswer
 from monitor.goal.goal import RESERVED
+from monitor.messages import ApprovalAnswer
 from monitor.sessions import InMemorySession
 from monitor.testing import ScriptedModel, call
 from monitor.tools import PendingApprovals, checkpoint_tool, finish, pause_tool
-from monitor.tools.calls.special_tools import SPECIAL
+from monitor.tools.calls.call_records import SPECIAL
 
 pytestmark = pytest.mark.anyio
 

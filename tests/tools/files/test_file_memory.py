@@ -11,7 +11,7 @@ import pytest
 
 from monitor import ConfigError
 from monitor.chunks import ToolCall
-from monitor.reasons import ToolErrorKind
+from monitor.errors import ToolErrorKind
 from monitor.tools import carry_out
 from monitor.tools.artifacts.folder_artifacts import FolderArtifacts
 from monitor.tools.files.file_memory import FILE_CHARS, FileMemory, NotesFile, with_notes

@@ -13,17 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.errors import ConfigError, ToolError
-from monitor.reasons import ToolErrorKind
+from monitor.errors import ConfigError, ToolError, ToolErrorKind
 from monitor.tools.base import traits_of
 from monitor.tools.files import search_program
 from monitor.tools.files.edits import difference, replaced
 from monitor.tools.files.file_tools import ENTRIES, MATCHES, PAGE_CHARS, PAGE_LINES, FileTools
 from monitor.tools.processes import printed_output
 from monitor.tools.processes.command import Command
-from monitor.tools.results.tool_answer import ToolAnswer
-from monitor.tools.workspace.encodings import decoded
-from monitor.tools.workspace.workspace import Workspace
+from monitor.tools.results.call_results import ToolAnswer
+from monitor.tools.workspace import Workspace, decoded
 from tests.processes import ask, nothing_left  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-01")]

@@ -9,14 +9,13 @@ import pytest
 
 import monitor
 from monitor.chunks import ToolCall
-from monitor.errors import ToolError
-from monitor.reasons import ToolErrorKind
+from monitor.errors import ToolError, ToolErrorKind
 from monitor.testing import ScriptedModel, call
 from monitor.tools.base import NoRun, ToolContext
-from monitor.tools.files import known_files
+from monitor.tools.files import edits as known_files
 from monitor.tools.files.file_tools import FileTools
-from monitor.tools.results.tool_answer import ToolAnswer
-from monitor.tools.workspace.workspace import Workspace
+from monitor.tools.results.call_results import ToolAnswer
+from monitor.tools.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-01")]
 

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from monitor.chunks import ToolCall
-from monitor.errors import ToolError
-from monitor.reasons import ToolErrorKind
-from monitor.tools.files.file_tools import FileTools
-from monitor.tools.files.media_files import MEDIA_BYTES
-from monitor.tools.files.notebooks import cells_of, shown
+from monitor.errors import ToolError, ToolErrorKind
+from monitor.tools.files.file_tools import MEDIA_BYTES, FileTools
+from monitor.tools.files.patches import cells_of, shown
 from monitor.tools.results.call_results import result_of
-from monitor.tools.workspace.workspace import Workspace
+from monitor.tools.workspace import Workspace
 from tests.processes import ask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-01")]

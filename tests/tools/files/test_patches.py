@@ -12,17 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall
-from monitor.errors import ToolError
-from monitor.reasons import ToolErrorKind
-from monitor.tools.approvals.file_hashes import MISSING, deciding_files
-from monitor.tools.approvals.judged_call import judged
+from monitor.errors import ToolError, ToolErrorKind
+from monitor.tools.approvals.judged_call import MISSING, deciding_files, judged
 from monitor.tools.approvals.rules import Rules
 from monitor.tools.base import NoRun, ToolContext
 from monitor.tools.files.file_tools import FileTools
 from monitor.tools.files.patches import patched, read_patch
 from monitor.tools.registry import Registry
-from monitor.tools.results.tool_answer import ToolAnswer
-from monitor.tools.workspace.workspace import Workspace
+from monitor.tools.results.call_results import ToolAnswer
+from monitor.tools.workspace import Workspace
 from tests.examples import FEWER_EACH
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-01")]

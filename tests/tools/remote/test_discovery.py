@@ -14,13 +14,13 @@ import pytest
 
 from monitor import ConfigError
 from monitor.chunks import ToolCall
-from monitor.reasons import ToolErrorKind
+from monitor.errors import ToolErrorKind
 from monitor.testing import call
 from monitor.tools import carry_out
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.remote.discovery import DiscoveredTools, declared
-from tests.harness.driving import drive
 from tests.processes import commands_left, no_command_is_left
+from tests.runs.driving import drive
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-02")]
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, ToolError
 from monitor.events import ToolFinished
+from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.testing import ScriptedModel, call, capture_events
 from monitor.tools import McpServer, ToolContext
-from monitor.tools.remote.stderr_tail import KEPT_BYTES, StderrTail
+from monitor.tools.remote.mcp_transport import KEPT_BYTES, StderrTail
 
 pytestmark = pytest.mark.anyio
 

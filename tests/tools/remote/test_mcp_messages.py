@@ -8,7 +8,7 @@ import string
 
 import pytest
 
-from monitor.tools.remote.mcp_messages import MOST_DEPTH, shallow
+from monitor.tools.remote.mcp_connection import MOST_DEPTH, shallow
 
 
 def nested(depth: int, inside: str = "1") -> str:

@@ -19,21 +19,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.chunks import ToolCall
-from monitor.errors import ToolError
-from monitor.reasons import ToolErrorKind
+from monitor.errors import ToolError, ToolErrorKind
+from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.testing import FakeClock, call
 from monitor.tools import ToolContext
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
 from monitor.tools.base import traits_of
 from monitor.tools.calls.scheduler import Scheduler
 from monitor.tools.protocols import CallListener
-from monitor.tools.remote.mcp_answers import readable
-from monitor.tools.remote.mcp_sdk import check_version
 from monitor.tools.remote.mcp_server import McpServer, endpoint_of, legal_name
-from tests.harness.driving import drive
+from monitor.tools.remote.mcp_transport import check_version, readable
 from tests.processes import commands_left, no_command_is_left
+from tests.runs.driving import drive
 from tests.tools.calls.test_call_timeout import in_background
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-03")]

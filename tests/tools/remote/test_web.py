@@ -11,15 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from monitor.errors import ConfigError, ToolError
-from monitor.reasons import ToolErrorKind
-from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
-from monitor.tools.artifacts.artifact_tools import Recent
+from monitor.errors import ConfigError, ToolError, ToolErrorKind
+from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Recent, Reference
 from monitor.tools.remote import page_program, web
-from monitor.tools.remote.addresses import checked_url, is_public
 from monitor.tools.remote.page_program import text_of_page
-from monitor.tools.remote.web import SearchResult, WebTools
-from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.remote.web import SearchResult, WebTools, checked_url, is_public
+from monitor.tools.results.call_results import ToolAnswer
 from tests.processes import ask, nothing_left  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-01")]

@@ -19,7 +19,7 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.tools import Sandbox, SandboxFound, ShellTools, Workspace
 from monitor.tools.processes.process_table import command_of, living
-from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.results.call_results import ToolAnswer
 from monitor.tools.sandbox import bubblewrap, confinement
 from tests.processes import (  # noqa: F401 - a fixture
     BUBBLEWRAP,

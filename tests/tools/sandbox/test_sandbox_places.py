@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.tools.sandbox.sandbox import Sandbox
-from monitor.tools.sandbox.sandbox_places import SandboxPlaces, changed, places_of
+from monitor.tools.sandbox.sandbox_places import Sandbox, SandboxPlaces, changed, places_of
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.tools.shell.failing_tests import (
+from monitor.tools.shell.shell_jobs import (
     READ_CHARS,
     READERS,
     cargo_failures,

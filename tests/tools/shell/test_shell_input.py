@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from monitor.errors import ToolError
-from monitor.reasons import ToolErrorKind
+from monitor.errors import ToolError, ToolErrorKind
 from monitor.tools.approvals.judged_call import judged
 from monitor.tools.approvals.rules import Rules
 from monitor.tools.registry import Registry
 from monitor.tools.shell.shell_tools import ShellTools
-from monitor.tools.workspace.workspace import Workspace
+from monitor.tools.workspace import Workspace
 from tests.processes import BUBBLEWRAP, ask, nothing_left  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.usefixtures("nothing_left"), pytest.mark.anyio, pytest.mark.feature("GT-12")]

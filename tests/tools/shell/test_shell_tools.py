@@ -19,21 +19,19 @@ import anyio.lowlevel
 import pytest
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import ConfigError, ToolError
+from monitor.errors import ConfigError, ToolError, ToolErrorKind
 from monitor.events import ToolProgressed
-from monitor.reasons import ToolErrorKind
-from monitor.sinks.lines import line_of
+from monitor.sinks.log import line_of
 from monitor.testing import FakeClock, call
 from monitor.tools.base import Tool, traits_of
 from monitor.tools.calls.scheduler import Scheduler
 from monitor.tools.processes import command, descendants, process_table
 from monitor.tools.processes.process_table import MARKER, command_of, end_leftovers, leftovers, living
 from monitor.tools.protocols import CallListener
-from monitor.tools.results.tool_answer import ToolAnswer
+from monitor.tools.results.call_results import ToolAnswer
 from monitor.tools.shell import shell_tools as shell_module
 from monitor.tools.shell.shell_tools import ShellTools
-from monitor.tools.workspace.workspace import Workspace
-from tests.harness.driving import drive
+from monitor.tools.workspace import Workspace
 from tests.processes import (  # noqa: F401 - a fixture
     BUBBLEWRAP,
     PATIENCE_S,
@@ -45,6 +43,7 @@ from tests.processes import (  # noqa: F401 - a fixture
     no_command_is_left,
     nothing_left,
 )
+from tests.runs.driving import drive
 
 pytestmark = [pytest.mark.usefixtures("nothing_left"), pytest.mark.anyio, pytest.mark.feature("GT-12")]
 

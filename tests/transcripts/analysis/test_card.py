@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.transcripts.analysis.card import Card, cost_in_words, kind_in_words, loop_in_words
-from monitor.transcripts.analysis.survey import SurveyedRun, survey
+from monitor.transcripts.analysis.survey import Card, SurveyedRun, cost_in_words, kind_in_words, loop_in_words, survey
 from monitor.transcripts.source import Source
 from monitor.verdicts import Detection, Evidence
 

@@ -13,8 +13,7 @@ import pytest
 from monitor.transcripts.analysis.copied_runs import Copies
 from monitor.transcripts.analysis.recorded_steps import StepLog
 from monitor.transcripts.analysis.survey import SurveyedRun, survey_file
-from monitor.transcripts.base import RecordedMessage
-from monitor.transcripts.entries import Began
+from monitor.transcripts.base import Began, RecordedMessage
 from monitor.transcripts.source import Source
 
 SAMPLES = Path(__file__).parents[3] / "fixtures" / "readers"

@@ -13,10 +13,9 @@ import pytest
 
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis import following
-from monitor.transcripts.analysis.following import Follower
-from monitor.transcripts.analysis.states import States
+from monitor.transcripts.analysis.following import Follower, States
 from monitor.transcripts.analysis.survey import SurveyedFile, WatchSettings, survey_file
-from monitor.transcripts.readers.lines import LineReader
+from monitor.transcripts.readers.base import LineReader
 from monitor.transcripts.readers.registry import READERS, reader_of
 from monitor.transcripts.source import Source
 from tests.examples import ALL_CASES

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from monitor.policy import ObserveOnly
-from monitor.transcripts.analysis.live_transcripts import REST, Begun, Live
+from monitor.transcripts.analysis.following import REST, Begun, Live
 from monitor.transcripts.analysis.survey import SurveyedFile, WatchSettings, survey_file
 from monitor.transcripts.source import Source
 

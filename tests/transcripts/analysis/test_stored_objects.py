@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from monitor.transcripts.analysis.stored_objects import dumped, is_own, loaded
+from monitor.transcripts.analysis.recorded_steps import dumped, is_own, loaded
 from monitor.transcripts.analysis.survey import survey_file
 from monitor.transcripts.source import Source
 

@@ -32,7 +32,6 @@ from typing import Any
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detections import Detection, Evidence, Level
 from monitor.detectors.calls.call_detector import (
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
@@ -40,14 +39,14 @@ from monitor.detectors.calls.call_detector import (
     Called,
     DetectorCall,
 )
-from monitor.detectors.calls.novelty.open_call import OpenCall
 from monitor.detectors.calls.novelty.step_kind import MOST_WEIGHT, JudgedStep, StepKind
 from monitor.detectors.calls.novelty.step_memory import trim
-from monitor.detectors.calls.novelty.step_novelty import StepNovelty
+from monitor.detectors.calls.novelty.step_novelty import OpenCall, StepNovelty
 from monitor.detectors.calls.novelty.step_reading import StepCall, StepResult, leaves_of
 from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, guess
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
+from monitor.verdicts import Detection, Evidence, Level
 
 THRESHOLD = 4.3
 """None of the 664 good recorded runs of the development corpus comes above 3.9. By the

@@ -34,7 +34,6 @@ from monitor.detectors.calls.novelty.call_difference import (
     is_new_text,
 )
 from monitor.detectors.calls.novelty.marks import mark
-from monitor.detectors.calls.novelty.open_call import OpenCall
 from monitor.detectors.calls.novelty.slot_movement import Drift, Movement
 from monitor.detectors.calls.novelty.step_kind import JudgedStep, StepKind, share_of_answer, share_of_news
 from monitor.detectors.calls.novelty.step_memory import (
@@ -55,6 +54,41 @@ from monitor.detectors.calls.novelty.step_reading import (
     is_sentence,
 )
 from monitor.detectors.calls.novelty.words import tokens
+
+# --------------------------------------------------------------------------------------------------
+# A call that waits for its result.
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call without a result."""
+
+    reading: StepCall
+    key: int
+    batch: int
+    siblings: int = 1
+    """Different calls of its batch, which share one vote."""
+    waits: bool = False
+    """Whether the call asks for time to pass."""
+    counted: bool = False
+    """Whether the call was counted before it was answered."""
+    result: StepResult | None = None
+    """The result of the call, which waits for the results of the calls before it in its batch."""
+
+    def save(self) -> list[Any]:
+        """The state as JSON data."""
+        reading = self.reading
+        saved = [reading.name, reading.leaves[:], self.key, self.batch, self.siblings, self.waits, self.counted]
+        return [*saved, None if self.result is None else self.result.save()]
+
+    @classmethod
+    def of(cls, saved: Sequence[Any]) -> OpenCall:
+        """What `save` returned."""
+        name, leaves, key, batch, siblings, waits, counted, result = saved
+        reading = StepCall(name, [(place, value) for place, value in leaves])
+        kept = None if result is None else StepResult(*result)
+        return cls(reading, key, batch, siblings, waits, counted, kept)
+
 
 SHORT_CALL = 24
 """The most characters of arguments of a step that may be made again, such as a pressed key."""

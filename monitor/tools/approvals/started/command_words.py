@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from monitor.tools.approvals.command_options import KnownOptions
-from monitor.tools.approvals.plain_words import PlainWord
+from monitor.tools.approvals.plain_words import KnownOptions, PlainWord
 
 Words: TypeAlias = tuple[PlainWord, ...]
 

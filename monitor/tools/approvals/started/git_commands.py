@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from monitor.tools.approvals.command_options import known_options
 from monitor.tools.approvals.known_commands import is_proven
+from monitor.tools.approvals.plain_words import known_options
 from monitor.tools.approvals.started.command_words import Words, after_options
 
 _GIT: Final = known_options(

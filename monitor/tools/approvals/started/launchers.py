@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from monitor.tools.approvals.command_options import known_options
 from monitor.tools.approvals.known_commands import is_proven
-from monitor.tools.approvals.plain_words import PlainWord, bash_parser, nodes_of, plain_line
+from monitor.tools.approvals.plain_words import PlainWord, bash_parser, known_options, nodes_of, plain_line
 from monitor.tools.approvals.started.command_words import Words, after_options, name_of_program
 from monitor.tools.approvals.started.git_commands import git_command
 from monitor.tools.approvals.started.interpreters import SHELLS, has_code, is_interpreter, reads_a_program

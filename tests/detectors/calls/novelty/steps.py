@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from monitor.chunks import Chunk, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import StateNovelty
-from monitor.reasons import FinishReason
+from monitor.errors import FinishReason
 from monitor.verdicts import Detection
 
 Step: TypeAlias = tuple[str, dict[str, Any], str] | tuple[str, dict[str, Any], str, bool]

@@ -11,8 +11,7 @@ import pytest
 from monitor.chunks import Chunk, StreamRetried, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import StateNovelty, ToolPolicy
 from monitor.detectors.calls.novelty.step_kind import StepKind
-from monitor.errors import ConfigError
-from monitor.reasons import FinishReason
+from monitor.errors import ConfigError, FinishReason
 from monitor.verdicts import Detection
 from tests.detectors.calls.novelty.steps import WORDS, Step, chunks_of, found, stopped
 

@@ -1,1 +1,0 @@
-"""Summaries: what is asked for, who writes them, and what an answer must have."""

@@ -1,0 +1,375 @@
+"""From which size on a context is compacted, and how small it must get. Failure answered:
+compactions leave the context nearly full, so the next turn compacts again (Codex #35032), without
+an end (Claude Code #24179: 211 times).
+
+    marks = Marks(window, preset.headroom, low_water=0.6)
+    state = Hysteresis(marks)
+    reason = state.due(tokens)                              # before each call
+    after < marks.target(reason, before)                    # accepted: state.accepted()
+    state.failed(failure, reason, tokens)                   # not accepted
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from monitor._util.hashing import canonical_json, identity
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context.tokens import Size, size_of_message, size_of_result, sizes_by_source
+from monitor.context.window import Headroom, Window
+from monitor.detectors.calls.call_detector import EXCERPT_CHARS
+from monitor.detectors.calls.tool_policy import is_veto
+from monitor.errors import PRESSING, SKIPPED, CompactionFailure, CompactionReason
+from monitor.messages import AssistantMessage, UserMessage
+from monitor.models import ModelRequest
+from monitor.verdicts import Detection, Evidence
+
+LOW_WATER: Final = 0.6
+"""Share of the high-water mark. Our own number: a run then adds two fifths of the mark before the
+next compaction.
+"""
+WARNING: Final = 0.9
+"""Share of the high-water mark at which `ContextNearlyFull` is emitted."""
+BY_HAND: Final = 0.95
+"""The most that may be left of a context that is not full, when somebody asks for a compaction."""
+UNKNOWN_WINDOW: Final = 0.45
+"""The most that may be left of a refused request, if the provider's limit is not known. Four
+results of half a window are two windows: with less than half of them left, one refusal is enough.
+"""
+GROWTH: Final = 0.05
+"""Share of the window by which the context grows before a compaction that failed is tried again."""
+GROWTH_AFTER_NOTHING: Final = 0.25
+"""Share of the window by which the context grows before another try, after a compaction that found
+nothing to compact, if nothing else has changed.
+"""
+FAILED: Final = 2
+"""Points for a compaction that failed, or that was made without the summary that was wanted."""
+INEFFECTIVE: Final = 3
+"""Points for a compaction that did not make the request small enough."""
+MOST_IN_VAIN: Final = 6
+"""The points in a row from which on no compaction is tried at the mark: three that failed, as in
+Claude Code, or two that did not make the request small enough.
+"""
+ASKED_AGAIN: Final = 5
+"""From then on, the model is asked only for one in this many compactions that cannot wait."""
+
+
+@dataclass(slots=True, frozen=True)
+class Marks:
+    """The marks of one window, in tokens of the whole request; `None` if the window is not known:
+    then only a refusal says that a request is too long.
+
+    `low_water`: the share of the high-water mark that a compaction must get below.
+    """
+
+    window: Window
+    headroom: Headroom
+    low_water: float = LOW_WATER
+    high: int | None = field(init=False, compare=False, repr=False)
+    """From this number of tokens on, the context is compacted beside the run."""
+    low: int | None = field(init=False, compare=False, repr=False)
+    """A compaction at the high-water mark must get below this."""
+    warn: int | None = field(init=False, compare=False, repr=False)
+    """From this number of tokens on, `ContextNearlyFull` is emitted."""
+    ceiling: int | None = field(init=False, compare=False, repr=False)
+    """From this number of tokens on, the run waits for its compaction: halfway between the
+    high-water mark and the end of the window.
+    """
+
+    def __post_init__(self) -> None:
+        high, end = self.headroom.usable(self.window), self.window.tokens
+        marks = {
+            "high": high,
+            "low": _share(high, self.low_water),
+            "warn": _share(high, WARNING),
+            "ceiling": None if high is None or end is None else high + (end - high) // 2,
+        }
+        for name, tokens in marks.items():  # once: they are asked for several times a turn
+            object.__setattr__(self, name, tokens)
+
+    def target(self, reason: CompactionReason, tokens_before: int) -> int:
+        """The size that the next request must be below for a compaction to be accepted, counted as
+        `tokens_before` is.
+
+        At the high-water mark it is the low-water mark. By hand, a little smaller is enough. Where
+        the run cannot go on otherwise, and by hand above the high-water mark, any smaller request
+        up to that mark is enough: a stricter target has kept agents from recovering (atomic #1575).
+        """
+        high, low = self.high, self.low
+        if reason in PRESSING or (reason is CompactionReason.MANUAL and high is not None and tokens_before > high):
+            return min(tokens_before, high + 1) if high is not None else math.ceil(tokens_before * UNKNOWN_WINDOW)
+        if reason is CompactionReason.HIGH_WATER and low is not None:
+            return low
+        return math.floor(tokens_before * BY_HAND) + 1
+
+
+def _share(tokens: int | None, share: float) -> int | None:
+    return None if tokens is None else max(1, math.floor(tokens * share + 1e-6))
+
+
+class Hysteresis:
+    """When a run compacts by itself, and when it no longer does.
+
+    A failed compaction is due again when the context has grown: else a failing summariser would be
+    asked before every call. A failure at the high-water mark does not hold back the ceiling. A
+    compaction that found nothing to compact is due again when something has changed, or when the
+    context has grown much. Too many failures in a row, or compactions without the wanted summary,
+    open a breaker: then only the ceiling compacts. A compaction with the wanted summary closes it.
+    """
+
+    __slots__ = ("_held", "_in_vain", "_nothing", "_warned", "marks")
+
+    def __init__(self, marks: Marks) -> None:
+        self.marks = marks
+        self._in_vain = 0
+        self._held: dict[CompactionReason, int] = {}
+        """The fewest tokens, by reason, since the last compaction for it failed."""
+        self._nothing = False
+        """The last compaction at the high-water mark found nothing to compact."""
+        self._warned = False
+
+    @property
+    def open(self) -> bool:
+        """Whether too many compactions in a row failed, or did without the wanted summary."""
+        return self._in_vain >= MOST_IN_VAIN
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model is asked for a compaction that cannot wait. With the breaker open, it is
+        asked now and then.
+        """
+        return not self.open or self._in_vain // FAILED % ASKED_AGAIN == 0
+
+    def due(self, tokens: int) -> CompactionReason | None:
+        """Why a request of `tokens` must be made smaller; `None`: it need not be."""
+        self._held = {reason: min(fewest, tokens) for reason, fewest in self._held.items()}
+        if self.marks.high is None or self.marks.ceiling is None or tokens < self.marks.high:
+            return None
+        if tokens >= self.marks.ceiling and self._grown(CompactionReason.CEILING, tokens):
+            return CompactionReason.CEILING
+        if not self.open and self._grown(CompactionReason.HIGH_WATER, tokens):
+            return CompactionReason.HIGH_WATER
+        return None
+
+    def warn(self, tokens: int) -> bool:
+        """Whether to warn that a compaction is near: once, until a compaction is accepted."""
+        if self._warned or self.marks.warn is None or tokens < self.marks.warn:
+            return False
+        self._warned = True
+        return True
+
+    def accepted(self, *, made_do: bool = False) -> None:
+        """A compaction was accepted. `made_do`: it was made without the wanted summary."""
+        self._in_vain = self._in_vain + FAILED if made_do else 0
+        self._held.clear()
+        self._warned = False
+
+    def changed(self) -> None:
+        """Now there may be something to compact: the user has said something, or the model has read
+        results.
+        """
+        if self._nothing:
+            self._nothing = False
+            self._held.pop(CompactionReason.HIGH_WATER, None)
+
+    def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> None:
+        """A compaction failed at `tokens`.
+
+        A compaction by hand does not count: its context may have had little in it. Neither does one
+        whose run has ended. After a `STALE` one, the next is due at once. One that did not begin
+        does not open the breaker.
+        """
+        if reason is CompactionReason.MANUAL or failure in {CompactionFailure.STALE, CompactionFailure.ABORTED}:
+            return
+        self._held[CompactionReason.HIGH_WATER] = tokens
+        self._nothing = failure is CompactionFailure.NOTHING_TO_COMPACT and reason is CompactionReason.HIGH_WATER
+        if reason in PRESSING:
+            self._held[CompactionReason.CEILING] = tokens
+        if failure not in SKIPPED:
+            self._in_vain += INEFFECTIVE if failure is CompactionFailure.INEFFECTIVE else FAILED
+
+    def relearned(self, window: Window) -> None:
+        """The window is another one than was thought: failures at the old marks do not count."""
+        self.marks = replace(self.marks, window=window)
+        self._held.clear()
+
+    def _grown(self, reason: CompactionReason, tokens: int) -> bool:
+        fewest = self._held.get(reason)
+        nothing = self._nothing and reason is CompactionReason.HIGH_WATER
+        growth = math.ceil((self.marks.window.tokens or 0) * (GROWTH_AFTER_NOTHING if nothing else GROWTH))
+        return fewest is None or tokens >= fewest + growth
+
+
+# --------------------------------------------------------------------------------------------------
+# Finds the cause when the context is full again soon after a compaction. Failure answered: a
+# guard blames the last tool's output, although instructions were added again (Claude Code
+# #85489).
+
+WITHIN_TURNS: Final = 5
+"""A context that fills more slowly is in ordinary use. Claude Code speaks of 3 turns."""
+MOST: Final = 0.5
+"""A source with this share of the context from the beginning has filled it, whatever was added."""
+
+INSTRUCTIONS: Final = "instructions"
+TOOLS: Final = "tool definitions"
+SUMMARY: Final = "the summary"
+OWN_WORDS: Final = "messages of the monitor or of hooks"
+TAIL: Final = "the kept tail"
+_NAMES: Final[Mapping[str, str]] = {
+    "system": INSTRUCTIONS,
+    "tools": TOOLS,
+    "user": "user messages",
+    "assistant": "answers",
+    "reasoning": "reasoning",
+    "calls": "arguments of calls",
+    "media": "media",
+}
+_ALWAYS_THERE: Final = (INSTRUCTIONS, TOOLS, SUMMARY)
+
+
+@dataclass(slots=True, frozen=True)
+class Snapshot:
+    """The estimated tokens of a request by source."""
+
+    turn: int
+    sizes: Mapping[str, int]
+
+    @property
+    def tokens(self) -> int:
+        """The sum over all sources."""
+        return sum(self.sizes.values())
+
+
+def snapshot(request: ModelRequest, turn: int) -> Snapshot:
+    """The sources of a request that is made in turn `turn`. Linear in its size.
+
+    A first message that nobody said is the summary; results go by the name of their tool.
+    """
+    whole = sizes_by_source(request)
+    del whole["results"]
+    sizes: dict[str, Size] = {_NAMES[source]: size for source, size in whole.items()}
+    for index, message in enumerate(request.messages):
+        if isinstance(message, UserMessage) and message.synthetic:
+            own = size_of_message(message)
+            sizes[_NAMES["user"]] -= own
+            source = OWN_WORDS if index else SUMMARY
+            sizes[source] = sizes.get(source, Size()) + own
+        elif isinstance(message, AssistantMessage):
+            for result in message.results:
+                source = f"results of {result.name}"
+                sizes[source] = sizes.get(source, Size()) + size_of_result(result)
+    return Snapshot(turn, {source: size.tokens for source, size in sizes.items()})
+
+
+def attributed(after: Snapshot, now: Snapshot) -> str | None:
+    """One line that says what filled the context between the end of a compaction and `now`, when
+    the mark is reached again. `None`: that took more than `WITHIN_TURNS` turns, or nothing has
+    grown.
+
+    Instructions, tools, a summary or a kept tail that are most of the context have filled it from
+    the beginning. Else it is the source that has added most; of two that added the same, the one
+    that is first in the request.
+    """
+    turns = now.turn - after.turn
+    if not 0 <= turns <= WITHIN_TURNS or not now.tokens:
+        return None
+    stood = {source: min(after.sizes.get(source, 0), now.sizes.get(source, 0)) for source in _ALWAYS_THERE}
+    stood[TAIL] = sum(
+        min(size, now.sizes.get(source, 0)) for source, size in after.sizes.items() if source not in _ALWAYS_THERE
+    )
+    source = max(stood, key=stood.__getitem__)
+    if stood[source] >= MOST * now.tokens:
+        return _line(source, stood[source], turns, stood[source] / now.tokens, "the context from the beginning")
+    added = {
+        source: size - after.sizes.get(source, 0)
+        for source, size in now.sizes.items()
+        if size > after.sizes.get(source, 0)
+    }
+    if not added:
+        return None
+    source = max(added, key=added.__getitem__)
+    return _line(source, added[source], turns, added[source] / sum(added.values()), "what was added")
+
+
+def _line(source: str, tokens: int, turns: int, share: float, of: str) -> str:
+    return f"{source}: {tokens:,} tokens in {turns} turn{'s' if turns != 1 else ''}, {share:.0%} of {of}"
+
+
+# --------------------------------------------------------------------------------------------------
+# A run that repeats itself right after a compaction. Failure answered: the messages that said
+# what was done are gone, so the model does it again, is compacted, and does it again (OpenClaw
+# #78562).
+#
+# Other detectors also remember across compactions; this one is quicker, for a short time. Right
+# after a compaction, a few equal calls with equal results that had come before it are a loop.
+# OpenClaw calls it `compaction_loop_persisted`.
+
+WINDOW: Final = 3
+"""The equal results after a compaction that make a finding. The number is OpenClaw's."""
+REMEMBERED: Final = 30
+"""The number of newest calls before a compaction that are remembered. OpenClaw's number."""
+
+
+class RepeatsAfterCompaction:
+    """Sees the same call with the same result three times in a row right after a compaction, if
+    it had come before it as well.
+
+    Give it every result with its call, in order, both without fields that always differ (times, ids
+    of requests). Leave out calls of tools that are polled.
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque[str] = deque(maxlen=REMEMBERED)
+        self._seen = 0
+        """The number of results so far."""
+        self._before: frozenset[str] = frozenset()
+        """The results from before the newest compaction; empty: something new has come since."""
+        self._key = ""
+        self._offsets: list[int] = []
+
+    def compacted(self) -> None:
+        """A compaction was accepted: the next results are looked at."""
+        self._before = frozenset(self._recent)
+        self._key = ""
+        self._offsets = []
+
+    def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
+        """A tool has answered. Returns what was found, or `None`. Linear in call and result."""
+        if is_veto(result):  # the monitor's own answer to a call that was not carried out
+            return None
+        arguments = canonical_json(call.arguments)
+        text = f"{call.name}({arguments})"
+        key = identity(canonical_json([text, result.text, result.is_error]))
+        index, self._seen = self._seen, self._seen + 1
+        self._recent.append(key)
+        if key not in self._before or (self._offsets and key != self._key):
+            self._before = frozenset()
+            return None
+        self._key = key
+        self._offsets.append(index)
+        if len(self._offsets) < WINDOW:
+            return None
+        self._before = frozenset()
+        return self._detection(call.name, text, len(arguments))
+
+    def _detection(self, tool: str, text: str, length: int) -> Detection:
+        count = len(self._offsets)
+        return Detection(
+            detector="compaction_guard",
+            kind="compaction_loop",
+            channel="tools",
+            level="loop",
+            count=count,
+            threshold=WINDOW,
+            start_offset=self._offsets[0],
+            offset=self._offsets[-1],
+            evidence=Evidence(text[:EXCERPT_CHARS], identity(text), length, tuple(self._offsets)),
+            message=(
+                f"right after a compaction, {tool} was called {count} times in a row with arguments and a result that"
+                " had come before it"
+            ),
+        )

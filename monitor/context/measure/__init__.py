@@ -1,1 +1,0 @@
-"""How large a conversation is, and how much of the model's window it fills."""

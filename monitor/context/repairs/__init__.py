@@ -1,1 +1,0 @@
-"""How a history is made valid for every provider."""

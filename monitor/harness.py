@@ -1,0 +1,6 @@
+"""The old address of `monitor.guard`."""
+
+from monitor.guard import *  # noqa: F403 - an alias has all names
+from monitor.moved import has_moved
+
+has_moved(__name__)

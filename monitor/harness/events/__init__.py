@@ -1,1 +1,0 @@
-"""The events of a run on their way to its reader and its sinks."""

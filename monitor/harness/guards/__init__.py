@@ -1,1 +1,0 @@
-"""The guard over the streams of a loop that the caller writes."""

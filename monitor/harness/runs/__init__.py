@@ -1,1 +1,0 @@
-"""The run of a supervisor: its turns, its calls, its session."""

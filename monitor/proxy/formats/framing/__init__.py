@@ -1,1 +1,0 @@
-"""The pieces of which streamed answers are made: server-sent events, arrays, binary messages."""

@@ -1,1 +1,0 @@
-"""A request as it came: read, and judged by its history."""

@@ -1,0 +1,278 @@
+"""One compaction under way: its task, its deadline, what the sinks hear of it, and who waits for
+its outcome.
+
+A task that runs out of time is cancelled. A task that does not let itself be cancelled is given up
+after a grace period: nobody waits for it, and its result is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from monitor import events
+from monitor.chunks import AskCost
+from monitor.context.compaction.hooks import CompactionError, CompactionResult
+from monitor.context.compaction.measure import Situation
+from monitor.context.compaction.pinned import PinnedFacts
+from monitor.context.compaction.preset import Preset
+from monitor.context.compaction.summarizer import CompactionProgress
+from monitor.errors import CompactionFailure
+from monitor.events import Event
+from monitor.guard.streams.wait import Alarm, Clock
+from monitor.models import Model
+from monitor.runs.record.journal import CompactionNumbers
+from monitor.tools.base import Background
+
+LATE_S: Final = 5.0
+"""Seconds that a task has beyond its deadline: hooks may still return, models are asked no more."""
+OVER: Final = "the run ended before it was done"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RunServices:
+    """The parts of a run that its compactor uses. The defaults are for no run."""
+
+    clock: Clock
+    emit: Callable[[Event], None]
+    close_grace_s: float
+    at: Callable[[float], float]
+    """Seconds between the beginning of the run and a time of the clock."""
+    turns: Callable[[], int] = lambda: 0
+    """The number of turns so far."""
+    facts: Callable[[], PinnedFacts] = PinnedFacts
+    """The outputs and the plan, which a summary must not lose."""
+    charge: Callable[[AskCost], None] = lambda _: None
+    """Charge the run for the cost of a summary."""
+    record: CompactionNumbers = field(default_factory=CompactionNumbers)
+    """Numbers the run's compactions, and stores them where the run has a session."""
+
+    @property
+    def at_s(self) -> float:
+        """The number of seconds since the run began."""
+        return self.at(self.clock.now())
+
+    def tell(self, event: Callable[..., Event], **fields: Any) -> None:
+        """Emit an event of this moment, with these fields."""
+        self.emit(event(at_s=self.at_s, turn=self.turns(), **fields))
+
+
+class CompactionJob:
+    """One compaction, which may have two tasks: a job that ran out of time is done again `instead`,
+    without a model.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        model: Model | None,
+        situation: Situation,
+        run: RunServices,
+        *,
+        waited_for: bool,
+    ) -> None:
+        self.preset = preset
+        self.model = model
+        """The model that writes the summary. `None`: no model is asked."""
+        self.reason = situation.reason
+        self.situation = situation
+        self.started_at = run.clock.now()
+        self.waited_for = waited_for
+        """Whether the run waits for the outcome."""
+        self.number = 0
+        """0: `CompactionStarted` has not been emitted."""
+        self.cost = AskCost()
+        self.model_calls = 0
+        self.refill: str | None = None
+        self.open = True
+        """The job has neither finished nor failed."""
+        self.cancelled = False
+        self.crashed = False
+        """The caller's code raised an error that nothing else has caught, or made messages that no
+        provider takes.
+        """
+        self.expired = False
+        """The job ran out of time and is cancelled."""
+        self.deadline = self.started_at
+        self.task: Background | None = None
+        self.instead: CompactionJob | None = None
+        """The job that replaces this one. Its outcome is the outcome of this job, too."""
+        self._run = run
+        self._alarm: Alarm | None = None
+        self._extended = False
+        self._give_up: Callable[[Background], None]
+        self._outcome: CompactionResult | CompactionError | None = None
+        self._over = False
+        self._told: list[Callable[[], object]] = []
+
+    # --- its time
+
+    def begin(
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        timeout_s: float,
+        then: Callable[[], object],
+        give_up: Callable[[Background], None],
+    ) -> None:
+        """Start a task with `work`; `then` is called when the task has ended. After `timeout_s` and
+        `LATE_S` the task is cancelled. If it does not end then, `give_up` is called with it.
+        """
+        self.deadline = self._run.clock.now() + timeout_s
+        self._give_up = give_up
+        self.task = Background(work, "agent-monitor compaction", then=then)
+        self._arm()
+
+    def extend(self, seconds: float) -> None:
+        """Move the deadline by `seconds`, once in the life of the job."""
+        if not self._extended:
+            self._extended = True
+            self.deadline += seconds
+
+    def raise_unless_wanted(self) -> None:
+        """Raise `CompactionError` in a task that has swallowed its cancellation, before it does
+        anything more.
+        """
+        if not self.open or self.cancelled:
+            raise CompactionError(CompactionFailure.ABORTED, OVER)
+
+    def cancel(self) -> None:
+        """End the job's task: its outcome is not wanted any more."""
+        if not self.cancelled:
+            self.cancelled = True
+            self._strike()
+
+    def disarm(self) -> None:
+        """No timer of the job fires any more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _arm(self) -> None:
+        self._alarm = self._run.clock.call_at(self.deadline + LATE_S, self._check_deadline)
+
+    def _check_deadline(self) -> None:
+        """The alarm: the deadline may have been moved since it was set."""
+        if self._run.clock.now() < self.deadline + LATE_S:
+            self._arm()
+        else:
+            self.expired = True
+            self._strike()
+
+    def _strike(self) -> None:
+        """Cancel the task. If it has not ended after the grace period, it is given up."""
+        if self.task is not None and not self.task.ended:
+            self.disarm()
+            self._alarm = self._run.clock.call_at(
+                self._run.clock.now() + self._run.close_grace_s, partial(self._give_up, self.task)
+            )
+            self.task.cancel()
+
+    # --- what the sinks hear of it
+
+    def begun(self) -> None:
+        """The first sign of work: from now on the job has a number."""
+        if self.number:
+            return
+        self.number = self._run.record.next_number()
+        self._run.tell(
+            events.CompactionStarted,
+            compaction=self.number,
+            reason=self.reason,
+            preset=self.preset.name,
+            tokens=self.situation.tokens,
+            background=not self.waited_for,
+            refill=self.refill,
+        )
+
+    def progressed(self, progress: CompactionProgress) -> None:
+        """The summary has grown by a part that is done."""
+        self.begun()
+        self._run.tell(
+            events.CompactionProgressed,
+            compaction=self.number,
+            done_messages=progress.done_messages,
+            of_messages=progress.of_messages,
+        )
+
+    def finished(self, result: CompactionResult) -> None:
+        """`result` is part of the history."""
+        self.begun()
+        self._run.tell(
+            events.CompactionFinished,
+            compaction=self.number,
+            reason=self.reason,
+            tokens_before=result.tokens_before,
+            tokens_after=result.tokens_after,
+            estimator="reported" if result.reported else "estimated",
+            kept_messages=result.kept_messages,
+            kept_tokens=result.kept_tokens,
+            summarised_by=result.summarised_by,
+            cost=self.cost,
+            reread_tokens=result.reread_tokens,
+            replayed=result.replayed,
+            after_s=self._run.clock.now() - self.started_at,
+            warnings=result.warnings,
+        )
+
+    def skipped(self, error: CompactionError) -> None:
+        """The job has ended before it began."""
+        self._run.tell(events.CompactionSkipped, reason=self.reason, why=error.failure, detail=str(error))
+
+    def failed(self, error: CompactionError) -> None:
+        """The job has failed, and the history is as it was."""
+        self.begun()
+        self._run.tell(
+            events.CompactionFailed,
+            compaction=self.number,
+            failure=error.failure,
+            retryable=error.retryable,
+            detail=str(error),
+            cost=self.cost,
+            after_s=self._run.clock.now() - self.started_at,
+        )
+
+    # --- its outcome
+
+    @property
+    def outcome(self) -> CompactionResult | CompactionError | None:
+        """The result or the error; `None`: not known yet."""
+        return self.instead.outcome if self.instead is not None else self._outcome
+
+    @outcome.setter
+    def outcome(self, outcome: CompactionResult | CompactionError) -> None:
+        self._outcome = outcome
+
+    @property
+    def over(self) -> bool:
+        """Whether the outcome is known, and the hooks have heard it."""
+        return self.instead.over if self.instead is not None else self._over
+
+    def tell(self, heard: Callable[[], object]) -> None:
+        """Call `heard` when the job is over."""
+        if self.instead is not None:
+            self.instead.tell(heard)
+        else:
+            self._told.append(heard)
+
+    def take_over(self, job: CompactionJob) -> None:
+        """Replace `job`: all who wait for `job` now wait for this one. A crashed job has been
+        reported as failed, so its number and cost are not taken over.
+        """
+        if not job.crashed:
+            self.number, self.cost, self.model_calls, self.started_at = (
+                job.number,
+                job.cost,
+                job.model_calls,
+                job.started_at,
+            )
+        self.refill = job.refill
+        self._told, job._told = job._told, []
+
+    def settle(self) -> None:
+        """Tell everybody who waits that the job is over."""
+        self._over = True
+        told, self._told = self._told, []
+        for heard in told:
+            heard()

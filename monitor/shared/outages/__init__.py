@@ -1,1 +1,0 @@
-"""Stores of outages that many processes share."""

@@ -1,1 +1,0 @@
-"""Rows by which processes tell each other what they know."""

@@ -1,1 +1,0 @@
-"""Secrets, masked in what is shown and stored."""

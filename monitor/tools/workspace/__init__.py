@@ -1,1 +1,0 @@
-"""The folder that file tools do not leave, and the encodings of its files."""

@@ -1,1 +1,0 @@
-"""The form of Anthropic's messages API."""

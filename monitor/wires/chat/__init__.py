@@ -1,1 +1,0 @@
-"""OpenAI's chat completions, and the servers that are compatible with them."""
