@@ -93,7 +93,7 @@ def _stats(stats: Mapping[str, Any]) -> RunTotals | None:
     """The sums of SWE-agent and mini-swe-agent. A demonstration, which asks no model, has zeros."""
     if not whole(stats.get("api_calls")):
         return None
-    usage = tokens_of(stats, given=("tokens_sent",), answered=("tokens_received",))
+    usage = tokens_of(stats, "tokens_sent", "tokens_received")
     cost = stats.get("instance_cost", stats.get("total_cost"))
     return RunTotals(usage=() if usage is None else (("", usage),), cost_usd=dollars(cost))
 
@@ -235,9 +235,7 @@ class AtifReader(TranscriptReader):
         began = Began(run=id, project=text(agent.get("name")), model=model)
         steps = _objects(document.get("steps"), report)
         metrics = table(document.get("final_metrics"))
-        usage = tokens_of(
-            metrics, given=("total_prompt_tokens",), answered=("total_completion_tokens",), cached="total_cached_tokens"
-        )
+        usage = tokens_of(metrics, "total_prompt_tokens", "total_completion_tokens", cached="total_cached_tokens")
         cost = dollars(metrics.get("total_cost_usd"))
         totals = RunTotals(usage=() if usage is None else ((model, usage),), cost_usd=cost)
         yield from whole_run(
@@ -265,7 +263,7 @@ def _atif_step(step: Mapping[str, Any], model: str, report: ReadReport) -> Itera
             calls,
             reasoning=text(step.get("reasoning_content")),
             at=at,
-            usage=tokens_of(metrics, given=("prompt_tokens",), answered=("completion_tokens",), cached="cached_tokens"),
+            usage=tokens_of(metrics, "prompt_tokens", "completion_tokens", cached="cached_tokens"),
             cost_usd=dollars(metrics.get("cost_usd")),
             model=text(step.get("model_name")) or model,
         )

@@ -7,51 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from monitor.transcripts.base import Began, ReadReport, RecordedMessage, RecordedResult, TranscriptEntry
-from monitor.transcripts.readers.base import HeldResponse, LineReader, LineReading, OpenRun, whole_run
-from monitor.transcripts.readers.chat import (
-    are_messages,
-    is_message,
-    message_of,
-    messages_of,
-    with_model,
-)
-from monitor.transcripts.readers.values import call_of, in_tier, result_of, rows, table, text, words
+from monitor.transcripts.base import Began, ReadReport, RecordedMessage, TranscriptEntry
+from monitor.transcripts.readers.base import HeldResponse, LineReader, whole_run
+from monitor.transcripts.readers.chat import are_messages, is_message, message_of, messages_of, with_model
+from monitor.transcripts.readers.values import call_of, in_tier, result_of, rows, table, tables, text, words
 from monitor.transcripts.source import Source
 
 
-class MessageLines(LineReading):
-    """A message a line; Cursor CLI has the content one level deeper."""
-
-    def __init__(self, source: Source) -> None:
-        self._run = OpenRun(source.stem)
-        self._began = False
-
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
-        yield from self._begin()
-        one = {**record, **table(record.get("message"))}
-        if not is_message(one):
-            report.does_not_know(record.get("role", record.get("type")))
-            return
-        for message in message_of(one):
-            yield self._run.said(message)
-
-    def _begin(self) -> Iterator[TranscriptEntry]:
-        if not self._began:
-            self._began = True
-            yield Began(run=self._run.id)
-
-    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        yield from self._begin()
-        yield self._run.end()
-
-
 class MessagesReader(LineReader):
-    """Reads messages of OpenAI and Anthropic, and of interfaces."""
+    """Reads messages of OpenAI and Anthropic, and of interfaces. Cursor CLI writes one a line, with
+    the content one level deeper.
+    """
 
     format = "messages"
     agent = "OpenAI or Anthropic messages"
-    reading = MessageLines
 
     def fits(self, source: Source) -> bool:
         """Everything in it is a message with a role."""
@@ -62,25 +31,34 @@ class MessagesReader(LineReader):
             return are_messages(document) or _are_ui(document) or _are_langchain(document)
         return bool(source.first_records) and all(map(_is_line, source.first_records))
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        document = source.document
-        if isinstance(document, dict) and not _is_line(document):
-            yield from _request(source.stem, document, report)
-        elif isinstance(document, list):
-            if _are_langchain(document):
-                document = [{**table(one["data"]), "role": one["type"]} for one in document]
-            found = (
-                (m for one in document for m in _ui(table(one))) if _are_ui(document) else messages_of(document, report)
-            )
-            yield from whole_run(Began(run=source.stem), found)
-        else:
-            yield from MessageLines(source).read_all(source, report)
-
-    def reading_of(self, source: Source) -> LineReading | None:
+    def reading_of(self, source: Source) -> LineReader | None:
         """A reading of messages on lines."""
         document = source.document
         is_lines = document is None or (isinstance(document, dict) and _is_line(document))
-        return MessageLines(source) if is_lines else None
+        return super().reading_of(source) if is_lines else None
+
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
+        yield from self.begin()
+        one = {**record, **table(record.get("message"))}
+        if is_message(one):
+            yield from map(self.run.said, message_of(one))
+        else:
+            report.does_not_know(record.get("role", record.get("type")))
+
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
+        yield from self.begin()
+        yield from super().end(report)
+
+    def read_document(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        document = source.document
+        if isinstance(document, dict):
+            yield from _request(source.stem, document, report)
+            return
+        if _are_langchain(document):
+            document = [{**table(one["data"]), "role": one["type"]} for one in document]
+        is_ui = _are_ui(document)
+        found = (m for one in document for m in _ui(table(one))) if is_ui else messages_of(rows(document), report)
+        yield from whole_run(Began(run=source.stem), found)
 
 
 def _is_line(record: Mapping[str, Any]) -> bool:
@@ -123,9 +101,8 @@ def _are_ui(document: list[Any]) -> bool:
 
 def _ui(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
     """A message of an interface: a call and its result are one part."""
-    held = HeldResponse()
-    results: list[RecordedResult] = []
-    for part in map(table, rows(message.get("parts"))):
+    held = HeldResponse(id="")
+    for part in tables(message.get("parts")):
         kind = text(part.get("type"))
         if kind == "text":
             held.text.append(text(part.get("text")))
@@ -139,11 +116,9 @@ def _ui(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
             if text(inside.get("state")) in {"output-available", "output-error", "result"}:
                 failed = inside["state"] == "output-error"
                 output = inside.get("errorText" if failed else "output", inside.get("result"))
-                results.append(result_of(name, _shown(output), is_error=failed, call_id=call.id))
+                held.answers.append(result_of(name, _shown(output), is_error=failed, call_id=call.id))
     if message.get("role") == "assistant":
-        yield held.message()
-        if results:
-            yield RecordedMessage("tool", tool_results=tuple(results))
+        yield from held.messages()
     else:
         yield RecordedMessage("user" if message.get("role") == "user" else "system", "\n".join(held.text))
 

@@ -142,8 +142,8 @@ def _totals(metrics: Mapping[str, Any]) -> RunTotals:
     used = table(metrics.get("accumulated_token_usage"))
     counted = tokens_of(
         used,
-        given=("prompt_tokens",),
-        answered=("completion_tokens",),
+        "prompt_tokens",
+        "completion_tokens",
         thinking="reasoning_tokens",
         cached="cache_read_tokens",
         written="cache_write_tokens",
