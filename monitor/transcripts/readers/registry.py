@@ -18,13 +18,12 @@ from monitor.transcripts.readers.factory_droid import FactoryDroidReader
 from monitor.transcripts.readers.gemini_cli import GeminiCliReader, QwenCodeReader
 from monitor.transcripts.readers.inspect_ai import InspectAiReader
 from monitor.transcripts.readers.kimi import KimiReader
-from monitor.transcripts.readers.langsmith import LangSmithReader
 from monitor.transcripts.readers.messages import MessagesReader
 from monitor.transcripts.readers.openhands import OpenHandsReader
 from monitor.transcripts.readers.own import EventLogsReader, RecordedRunsReader
 from monitor.transcripts.readers.pi import PiReader
 from monitor.transcripts.readers.responses import ResponseItemsReader
-from monitor.transcripts.readers.telemetry import TelemetryReader
+from monitor.transcripts.readers.spans import LangSmithReader, TelemetryReader
 from monitor.transcripts.readers.vscode_chat import VsCodeChatReader
 from monitor.transcripts.source import Source
 
