@@ -14,8 +14,8 @@ from monitor.proxy.exchange.exchange import Exchange
 from monitor.proxy.exchange.requests import LATER, REFUSED, ProxiedRequest, ProxyContext
 from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import RETRY_LATER, Unjudged
-from monitor.proxy.formats.requests import Wire, refusal_of
+from monitor.proxy.formats.base import Unjudged
+from monitor.proxy.formats.wire import RETRY_LATER, Wire, refusal_of
 from monitor.proxy.histories import RequestReading
 from monitor.proxy.state.runs import ProxiedRun
 from monitor.proxy.transport.headers import (

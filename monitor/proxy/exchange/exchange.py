@@ -38,8 +38,9 @@ from monitor.proxy.exchange.requests import (
     sentence_of,
 )
 from monitor.proxy.formats import framing as sse
-from monitor.proxy.formats.base import FrameContent, WireAnswer, to_bytes
+from monitor.proxy.formats.base import FrameContent, to_bytes
 from monitor.proxy.formats.merging import merged
+from monitor.proxy.formats.wire import WireAnswer
 from monitor.proxy.histories import LoopPolicy, RequestJudge
 from monitor.proxy.state.runs import TASK_CHARS, ProxiedRun
 from monitor.proxy.transport.headers import NUDGED, Headers, Unpackable, coding_of, to_client

@@ -11,8 +11,9 @@ from monitor.chunks import Chunk
 from monitor.errors import describe
 from monitor.models import ErrorKind, ModelError
 from monitor.proxy.formats import framing as sse
-from monitor.proxy.formats.base import DONE, Frame, FrameContent, WireAnswer, parsed, to_bytes
+from monitor.proxy.formats.base import Frame, FrameContent, parsed, to_bytes
 from monitor.proxy.formats.merging import merged
+from monitor.proxy.formats.wire import DONE, WireAnswer
 from monitor.proxy.transport.incoming import NO_ROOM, HeldBytes, NoRoom
 from monitor.proxy.transport.upstreams import Body, Client, UpstreamFailed
 
@@ -236,12 +237,17 @@ class StreamRelay:
 
     async def take(self, item: Any) -> None:
         """Send on a frame of the stream. Half a call is held back."""
-        calls = self._answer.calls
-        if calls.began:
+        upstream = self._answer.upstream
+        if upstream.call_began:
             self._release()
         self._half.append(item)
         self._half_bytes += len(item.raw)
-        if not self._holds_calls or not calls.open or self._half_bytes > _MOST_HELD or not self._has_room(item):
+        if (
+            not self._holds_calls
+            or not upstream.call_is_half
+            or self._half_bytes > _MOST_HELD
+            or not self._has_room(item)
+        ):
             self._release()
         if not self.source.more:
             await self._flush()

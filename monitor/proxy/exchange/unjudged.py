@@ -21,7 +21,7 @@ from monitor.proxy.exchange.requests import (
     ProxyContext,
     reason_of,
 )
-from monitor.proxy.formats.requests import Wire, refusal_of
+from monitor.proxy.formats.wire import Wire, refusal_of
 from monitor.proxy.transport.headers import Headers, first, is_bare, to_client, to_upstream
 from monitor.proxy.transport.incoming import TIMED_OUT, TOO_SLOW, Incoming, Scope, TooSlow
 from monitor.proxy.transport.upstreams import Client, Upstream, UpstreamAnswer, UpstreamFailed
