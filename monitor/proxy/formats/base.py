@@ -88,6 +88,12 @@ class Refusal:
     headers: Mapping[str, str]
     body: bytes
 
+    @property
+    def head(self) -> list[tuple[bytes, bytes]]:
+        """The headers as ASGI has them, with the length of the body."""
+        named = [(name.encode(), value.encode()) for name, value in self.headers.items()]
+        return [*named, (b"content-length", b"%d" % len(self.body))]
+
 
 # --- answers
 
