@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from monitor.adapters.openai.errors import reported
+from monitor.adapters.errors import OPENAI
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import NO_USAGE, Usage
 from monitor.models import ModelError
@@ -121,7 +121,7 @@ def failed(value: Mapping[str, Any]) -> ModelError:
     """The error that a service reports in place of an answer, or inside one."""
     error = value.get("error")
     fields = error if isinstance(error, dict) else {"message": error}
-    return reported(fields.get("code"), fields.get("message"), type_=fields.get("type"))
+    return OPENAI.reported(fields.get("code"), fields.get("message"), type_=fields.get("type"))
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

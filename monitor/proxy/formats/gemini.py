@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from monitor.adapters.google.errors import reported
+from monitor.adapters.errors import GOOGLE
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.parts import CamelView
 from monitor.chunks import NO_USAGE, Usage
@@ -40,7 +40,7 @@ class GeminiAnswer(wires.ChoiceAnswer):
         self._told_any = False
 
     def _failure(self, value: Mapping[str, Any]) -> ModelError:
-        return reported(value["error"])
+        return GOOGLE.reported(value["error"])
 
     def _viewed(self, value: Mapping[str, Any]) -> object:
         first = super()._viewed(value)
