@@ -10,8 +10,7 @@ import openai
 from openai import AsyncOpenAI
 
 from monitor import TerminateReason as Reason
-from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_response
-from monitor.adapters.openai.request_messages import to_input, to_messages
+from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_input, to_messages, to_response
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.models import ErrorKind
 from monitor.testing import openai_steps

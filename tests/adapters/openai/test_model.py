@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor._util.part_options import mark
-from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_response
-from monitor.adapters.openai.request_messages import to_input, to_messages
+from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_input, to_messages, to_response
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from monitor._util.part_options import mark, read_mark
 from monitor.adapters.adapter import ReportedFailure, StreamAdapter
-from monitor.adapters.openai.request_messages import to_messages
+from monitor.adapters.openai.model import to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import (
     CHUNK_TYPES,

@@ -17,7 +17,7 @@ from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import TextDelta, TurnFinished
-from monitor.proxy.formats.base import decoded
+from monitor.proxy.formats.wire import decoded
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI
 from monitor.testing.openai_steps import Raw
 from monitor.testing.servers.local_server import LocalServer

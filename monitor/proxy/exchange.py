@@ -21,8 +21,14 @@ from monitor.events import BudgetLost, DetectionRaised, Event, StreamClosed
 from monitor.guard.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.prices import known_price
-from monitor.proxy.exchange.relays import AnswerRelay, BodyAdapter, BodyRelay, StreamRelay, WholeRelay, values_in
-from monitor.proxy.exchange.requests import (
+from monitor.proxy.formats import framing as sse
+from monitor.proxy.formats.base import FrameContent, to_bytes
+from monitor.proxy.formats.merging import merged
+from monitor.proxy.formats.wire import WireAnswer
+from monitor.proxy.histories import LoopPolicy, RequestJudge
+from monitor.proxy.http_messages import NUDGED, Headers, Unpackable, coding_of, to_client
+from monitor.proxy.relays import AnswerRelay, BodyAdapter, BodyRelay, StreamRelay, WholeRelay, values_in
+from monitor.proxy.requests import (
     BYTES_A_TOKEN,
     GRACE_S,
     LATER,
@@ -33,17 +39,13 @@ from monitor.proxy.exchange.requests import (
     ProxiedRequest,
     ProxyContext,
     UpstreamRequest,
+    close,
     may_go_on,
     reason_of,
     sentence_of,
 )
-from monitor.proxy.formats import framing as sse
-from monitor.proxy.formats.base import FrameContent, WireAnswer, to_bytes
-from monitor.proxy.formats.merging import merged
-from monitor.proxy.histories import LoopPolicy, RequestJudge
-from monitor.proxy.state.runs import TASK_CHARS, ProxiedRun
-from monitor.proxy.transport.headers import NUDGED, Headers, Unpackable, coding_of, to_client
-from monitor.proxy.transport.upstreams import Client, UpstreamFailed
+from monitor.proxy.runs import TASK_CHARS, ProxiedRun
+from monitor.proxy.upstreams import Client, UpstreamFailed
 from monitor.runs.budget_hold import BudgetHold
 from monitor.verdicts import Detection, Stop
 from monitor.wires.fields import Form
@@ -453,12 +455,7 @@ class Exchange:
     async def _close(self) -> None:
         """Close what is open, and settle the budget."""
         self._run.answer_bytes += self._client.sent_bytes
-        with anyio.CancelScope(shield=True):
-            if self._sending.opened is not None:
-                with anyio.move_on_after(GRACE_S):
-                    await self._sending.opened.body.aclose()
-            if self._holding is not None:
-                await self._holding.close()
+        await close(self._sending.opened, self._holding)
 
     # ------------------------------------------------------------------ words
 
@@ -482,9 +479,7 @@ class Exchange:
     async def _refuse(self, reason: str, status: int, *, said: str) -> None:
         """Answer with an error of the wire."""
         refusal = self._wire.refusal(reason, status=status)
-        headers = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
-        headers.append((b"content-length", b"%d" % len(refusal.body)))
-        await self._begin(refusal.status, headers, said=said, cuttable=False)
+        await self._begin(refusal.status, refusal.head, said=said, cuttable=False)
         await self._client.write(refusal.body)
         await self._client.end()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.adapters.replay.stream import RecordedChunk, ReplayStream, read_chunks, read_turns, write_chunks
+from monitor.adapters.replay import RecordedChunk, ReplayStream, read_chunks, read_turns, write_chunks
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, FinishReason
 

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.messages import Text, UserMessage
 from monitor.proxy import Proxy
-from monitor.proxy.exchange.exchange import nudged
+from monitor.proxy.exchange import nudged
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import JudgedRequest
 from monitor.testing import LocalOpenAI

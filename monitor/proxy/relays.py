@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from monitor.adapters.parts import AdapterBase
 from monitor.chunks import Chunk
 from monitor.errors import describe
 from monitor.models import ErrorKind, ModelError
 from monitor.proxy.formats import framing as sse
-from monitor.proxy.formats.base import DONE, Frame, FrameContent, WireAnswer, parsed, to_bytes
+from monitor.proxy.formats.base import Frame, FrameContent, parsed, to_bytes
 from monitor.proxy.formats.merging import merged
-from monitor.proxy.transport.incoming import NO_ROOM, HeldBytes, NoRoom
-from monitor.proxy.transport.upstreams import Body, Client, UpstreamFailed
+from monitor.proxy.formats.wire import DONE, WireAnswer
+from monitor.proxy.http_messages import NO_ROOM, HeldBytes, NoRoom
+from monitor.proxy.upstreams import Body, Client, UpstreamFailed
 
 # --------------------------------------------------------------------------------------------------
 # An answer of the upstream as the run reads it: frame by frame, or as one body.
@@ -171,38 +173,54 @@ _MOST_HELD: Final = 16 * 1024 * 1024
 _OK, _BAD_GATEWAY, _FIRST_ERROR, _LAST_ERROR = 200, 502, 400, 599
 
 
-class AnswerRelay(Protocol):
+class AnswerRelay(ABC):
     """One answer on its way to the client."""
 
-    source: Any
-    """The source of the stream that the run reads."""
-    adapter: Any
-    """The adapter that reads the stream."""
+    def __init__(self, client: Client, source: Any, adapter: Any) -> None:
+        """`source`: of the stream that the run reads. `adapter` reads it."""
+        self.source = source
+        self.adapter = adapter
+        self._client = client
 
-    async def take(self, item: Any, /) -> None:
+    @abstractmethod
+    async def take(self, item: Any) -> None:
         """Send on the bytes that have come."""
-        ...
 
-    def others(self, item: Any, /) -> Mapping[int, Sequence[Chunk]]:
+    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
         """The chunks of further choices, by their index."""
-        ...
+        return {}
 
+    @abstractmethod
     async def finished(self) -> str:
         """The upstream has closed its answer. Returns what is missing; empty if nothing is."""
-        ...
 
-    async def stopped(self, reason: str, sentence: str, /, *, error: bool) -> bool:
+    async def stopped(self, reason: str, sentence: str, *, error: bool) -> bool:
         """End the answer before its end: in its own format, with `sentence` as its last text, or
         with an error of the format. False: the client knows nothing of it, so it can be refused.
+
+        What is sent in one piece cannot be ended within.
         """
-        ...
+        return self._client.began
 
-    async def broken(self, reason: str, /) -> bool:
+    async def broken(self, reason: str) -> bool:
         """Tell the client that the upstream broke off. False: as for `stopped`."""
-        ...
+        return self._client.began
 
 
-class StreamRelay:
+class FrameRelay(AnswerRelay):
+    """An answer that the upstream sends in frames."""
+
+    def __init__(self, client: Client, answer: WireAnswer, body: Body, held: HeldBytes | None = None) -> None:
+        """`held`: counts the bytes of an answer that is kept until its end."""
+        super().__init__(client, Frames(body, answer, held), FrameAdapter(answer))
+        self._answer = answer
+
+    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
+        """The chunks of further choices in a frame."""
+        return self._answer.others(item)
+
+
+class StreamRelay(FrameRelay):
     """A stream. Frames that come together are sent together."""
 
     def __init__(
@@ -218,30 +236,28 @@ class StreamRelay:
         """`begin` sends the head of the answer, and says why it is not watched. `holds_calls`: a
         call is passed on when it is whole. `held` counts the bytes of half a call.
         """
+        super().__init__(client, answer, body)
         self._held = held
         self._holds_calls = holds_calls
         self._half: list[Any] = []
         """The frames since a call began that is not whole."""
         self._half_bytes = 0
-        self.source = Frames(body, answer)
         self._begin = begin
-        self.adapter = FrameAdapter(answer)
-        self._client = client
-        self._answer = answer
         self._waiting = bytearray()
-
-    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
-        """The chunks of further choices in a frame, by their index."""
-        return self._answer.others(item)
 
     async def take(self, item: Any) -> None:
         """Send on a frame of the stream. Half a call is held back."""
-        calls = self._answer.calls
-        if calls.began:
+        upstream = self._answer.upstream
+        if upstream.call_began:
             self._release()
         self._half.append(item)
         self._half_bytes += len(item.raw)
-        if not self._holds_calls or not calls.open or self._half_bytes > _MOST_HELD or not self._has_room(item):
+        if (
+            not self._holds_calls
+            or not upstream.call_is_half
+            or self._half_bytes > _MOST_HELD
+            or not self._has_room(item)
+        ):
             self._release()
         if not self.source.more:
             await self._flush()
@@ -309,7 +325,7 @@ class StreamRelay:
         await self._client.write(data)
 
 
-class WholeRelay:
+class WholeRelay(FrameRelay):
     """A stream that the client gets in one piece, because it has asked for no stream."""
 
     def __init__(
@@ -323,16 +339,9 @@ class WholeRelay:
         """`begin` sends the head of the answer: why it is not watched, its status, its length.
         `held` counts its bytes.
         """
-        self.source = Frames(body, answer, held)
-        self.adapter = FrameAdapter(answer)
-        self._client = client
-        self._answer = answer
+        super().__init__(client, answer, body, held)
         self._begin = begin
         self._values: list[dict[str, Any]] = []
-
-    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
-        """The chunks of further choices in a frame, by their index."""
-        return self._answer.others(item)
 
     async def take(self, item: Any) -> None:
         """Keep a frame of the stream."""
@@ -357,10 +366,6 @@ class WholeRelay:
         await self._send()
         return True
 
-    async def broken(self, reason: str) -> bool:
-        """Send nothing: the client knows nothing of the answer yet."""
-        return False
-
     async def _send(self) -> None:
         answer = merged(self._answer.asked.form, self._values)
         status = _OK
@@ -379,7 +384,7 @@ def values_in(stream: bytes) -> list[dict[str, Any]]:
     return [value for one in data if isinstance(value := parsed(one), dict)]
 
 
-class BodyRelay:
+class BodyRelay(AnswerRelay):
     """A body in one piece. It is sent when it has been read, or when it is too long for that."""
 
     def __init__(
@@ -395,14 +400,8 @@ class BodyRelay:
         """`begin` sends the head of the answer, and says why it is not watched. `most`: bytes that
         are read. `held` counts them.
         """
-        self.source = body
-        self.adapter = BodyAdapter(read, most, held)
-        self._client = client
+        super().__init__(client, body, BodyAdapter(read, most, held))
         self._begin = begin
-
-    def others(self, item: Any) -> Mapping[int, Sequence[Chunk]]:
-        """None: a body is read when it is whole."""
-        return {}
 
     async def take(self, item: Any) -> None:
         """A part of the body, which the adapter has kept."""
@@ -414,14 +413,6 @@ class BodyRelay:
         await self._send()
         await self._client.end()
         return ""
-
-    async def stopped(self, reason: str, sentence: str, *, error: bool) -> bool:
-        """Send nothing: half a body cannot be ended."""
-        return self._client.began
-
-    async def broken(self, reason: str) -> bool:
-        """Send nothing: half a body cannot be ended."""
-        return self._client.began
 
     async def _send(self) -> None:
         if not self._client.began:

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from monitor.proxy import KeyNames, Proxy, digest_of
-from monitor.proxy.transport.incoming import answer
+from monitor.proxy.http_messages import answer
 from monitor.shared import SQLiteBudgets
 from monitor.testing import LocalGemini, LocalOpenAI
 from monitor.testing.openai_steps import chunk, text, usage_only

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import anyio
+
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
 from monitor.core.detector_bank import DetectorBank, PartCrash
 from monitor.detectors.detector import Detector
@@ -16,11 +18,9 @@ from monitor.proxy.formats.anthropic import has_cut_thoughts, without_cut_though
 from monitor.proxy.formats.base import JudgedRequest, Span, rewritten
 from monitor.proxy.formats.merging import as_stream
 from monitor.proxy.histories import HistoryReader, RequestReading
-from monitor.proxy.state.peers import Peers
-from monitor.proxy.state.runs import HeldRuns, ProxiedRun, ProxiedRuns, signature
-from monitor.proxy.transport.headers import Headers, coding_of, to_upstream, with_key
-from monitor.proxy.transport.incoming import HeldBytes
-from monitor.proxy.transport.upstreams import (
+from monitor.proxy.http_messages import Headers, HeldBytes, coding_of, to_upstream, with_key
+from monitor.proxy.runs import HeldRuns, Peers, ProxiedRun, ProxiedRuns, signature
+from monitor.proxy.upstreams import (
     Connections,
     RequestBody,
     Upstream,
@@ -84,6 +84,16 @@ def reason_of(stop: Stop, lost: str) -> str:
     """
     detail = stop.detail.replace(lost, "its store does not answer") if lost else stop.detail
     return f"agent-monitor stopped this run: {stop.reason.value}: {detail}"
+
+
+async def close(opened: UpstreamAnswer | None, holding: BudgetHold | None) -> None:
+    """Close the upstream's answer, and settle the budget of a request that is over."""
+    with anyio.CancelScope(shield=True):
+        if opened is not None:
+            with anyio.move_on_after(GRACE_S):
+                await opened.body.aclose()
+        if holding is not None:
+            await holding.close()
 
 
 _NO_STREAMS: Final = frozenset({400, 404, 405, 422, 501})

@@ -17,8 +17,7 @@ import anyio
 
 from monitor._util.argument_checks import check_kind
 from monitor.errors import ConfigError, MissingExtra
-from monitor.proxy.transport.headers import Headers, Unpackable, Unpacker
-from monitor.proxy.transport.incoming import ClientGone, Incoming, Send, begin, body
+from monitor.proxy.http_messages import ClientGone, Headers, Incoming, Send, Unpackable, Unpacker, begin, body
 
 try:
     import httpx2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from monitor.proxy import Proxy
-from monitor.proxy.state.runs import MODELS_KEPT, ModelOutages
+from monitor.proxy.runs import MODELS_KEPT, ModelOutages
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import Repeat, finish, text
 from tests.proxy.asked import BEARER, TOKEN, ask, chat

@@ -15,9 +15,8 @@ import pytest
 
 from monitor.errors import StoreError, TerminateReason
 from monitor.proxy import Proxy
-from monitor.proxy.state import peers
-from monitor.proxy.state.peers import Peers
-from monitor.proxy.state.runs import ProxiedRun, ProxiedRuns, merged
+from monitor.proxy import runs as peers
+from monitor.proxy.runs import Peers, ProxiedRun, ProxiedRuns, merged
 from monitor.shared import RowNews, SharedRow, rows_at
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import Stall, finish, text

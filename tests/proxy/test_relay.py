@@ -11,7 +11,7 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.proxy import Proxy
-from monitor.proxy.transport.headers import to_client
+from monitor.proxy.http_messages import to_client
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import Cut, Event, Raw, Reply, Stall, Step, error_reply, finish, text
 from tests.proxy.asked import ask, chat

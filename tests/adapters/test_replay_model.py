@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import monitor
-from monitor.adapters.replay.model import ReplayModel
-from monitor.adapters.replay.stream import RecordedChunk, write_chunks
+from monitor.adapters.replay import RecordedChunk, ReplayModel, write_chunks
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.errors import AdapterError, FinishReason, TerminateReason
 from monitor.messages import Text, UserMessage
