@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def _part(name: str) -> str:
-    return files("monitor.proxy.admin").joinpath(name).read_text("utf-8")
+    return files("monitor.proxy").joinpath("admin", name).read_text("utf-8")
 
 
 @cache

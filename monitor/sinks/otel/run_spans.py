@@ -215,11 +215,11 @@ class RunSpans(SideSpans):
         ours |= self._named(agent_finish=ending, error=error)
         # Viewers of OpenInference, and frameworks, add up what stands on the spans of model calls.
         if self._openinference or not self._place.agent_made:
-            ours |= {f"monitor.chunks.{key}": value for key, value in counts(outcome.usage).items()}
+            ours |= {f"monitor.usage.{key}": value for key, value in counts(outcome.usage).items()}
         else:
             ours |= self._named(**counts(outcome.usage))
         if outcome.usage_estimated:
-            ours["monitor.chunks.estimated"] = True
+            ours["monitor.usage.estimated"] = True
         if (chars := self.shared.content_chars) and self._place.agent_made:
             if self._openinference:
                 ours |= {"input.value": content.cut(self._task, chars)} if self._task is not None else {}
@@ -455,7 +455,7 @@ def _ours(turn: Turn) -> dict[str, Any]:
     """The attributes of a turn for which no convention has a name."""
     ours: dict[str, Any] = {}
     if turn.usage_estimated:
-        ours["monitor.chunks.estimated"] = True
+        ours["monitor.usage.estimated"] = True
     if turn.stopped is not None:
         ours["monitor.stopped"] = turn.stopped.reason.value
     if turn.loop_offset is not None:

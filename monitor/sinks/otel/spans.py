@@ -285,10 +285,10 @@ class SideSpans(SpanMaker):
         if self._span is None or not self._span.is_recording() or not self._place.agent_made:
             return
         attributes = self._named(kind="CHAIN", agent="compact") | {
-            "monitor.context.compaction.preset": event.preset,
-            "monitor.context.compaction.reason": event.reason.value,
-            "monitor.context.compaction.tokens_before": event.tokens,
-            "monitor.context.compaction.background": event.background,
+            "monitor.compaction.preset": event.preset,
+            "monitor.compaction.reason": event.reason.value,
+            "monitor.compaction.tokens_before": event.tokens,
+            "monitor.compaction.background": event.background,
         }
         span = self._start(f"{names.INVOKE} compact", event.at_s, self._context, attributes, operation=names.INVOKE)
         self._open.compactions[event.compaction] = (span, event.at_s)
@@ -297,17 +297,17 @@ class SideSpans(SpanMaker):
         """End the span of the compaction with its sizes."""
         self._compacted = True
         attributes = {
-            "monitor.context.compaction.status": "finished",
-            "monitor.context.compaction.tokens_before": event.tokens_before,
-            "monitor.context.compaction.tokens_after": event.tokens_after,
-            "monitor.context.compaction.summarised_by": event.summarised_by,
+            "monitor.compaction.status": "finished",
+            "monitor.compaction.tokens_before": event.tokens_before,
+            "monitor.compaction.tokens_after": event.tokens_after,
+            "monitor.compaction.summarised_by": event.summarised_by,
         }
         self._compaction_over(event, attributes, model=event.summarised_by)
 
     def compaction_failed(self, event: events.CompactionFailed) -> None:
         """End the span of the compaction as an error."""
         attributes = {
-            "monitor.context.compaction.status": event.failure.value,
+            "monitor.compaction.status": event.failure.value,
             **self._named(error=event.failure.value),
         }
         self._compaction_over(event, attributes, failed=event.detail)

@@ -121,7 +121,7 @@ def test_every_metric_of_the_conventions_has_a_name_of_the_conventions():
     assert {name for name in ours if not name.startswith("gen_ai.client.")} == {
         "gen_ai.invoke_agent.duration", "gen_ai.invoke_agent.inference_calls", "gen_ai.invoke_agent.tool_calls",
         "gen_ai.execute_tool.duration",  # newer than the package
-        "monitor.stops", "monitor.verdicts", "monitor.budget.refused", "monitor.runs.active",
+        "monitor.stops", "monitor.detections", "monitor.budget.refused", "monitor.runs.active",
         "monitor.close.duration", "monitor.stop.tokens", "monitor.stop.chars",
     }  # fmt: skip
 
