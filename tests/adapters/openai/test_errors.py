@@ -15,10 +15,10 @@ from monitor.adapters.adapter import ReportedFailure
 from monitor.adapters.errors import OPENAI
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.models import ErrorKind, ModelError
+from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import (
     text,
 )
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import aiohttp_warnings, sdk
 
 pytestmark = aiohttp_warnings

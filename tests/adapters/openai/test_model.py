@@ -19,6 +19,7 @@ from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import (
     call,
     chunk,
@@ -33,7 +34,6 @@ from monitor.testing.openai_steps import (
     text,
     thought,
 )
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.histories import LOOK, NOW, ask, histories, user
 from tests.adapters.openai.sdk import TRANSPORTS, aiohttp_warnings, sdk
 from tests.adapters.openai.test_recordings import RESPONSES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.testing.loops import NUMERALS
+from tests.detectors.numerals import NUMERALS
 
 
 @pytest.mark.parametrize(

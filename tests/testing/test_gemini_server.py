@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import AdapterError, ConfigError
+from monitor.testing import LocalGemini, ReceivedRequest
 from monitor.testing.gemini_steps import (
     Cut,
     Headers,
@@ -47,12 +48,11 @@ from monitor.testing.gemini_steps import (
     thought,
     usage_only,
 )
-from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 from tests.adapters.google.sdk import TRANSPORTS, received, sdk, sdk_warnings, stream
 
 pytestmark = sdk_warnings
 
-FIXTURES = Path(__file__).parents[3] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 STREAM_PATH = "/v1beta/models/gemini-test:streamGenerateContent?alt=sse"
 SSE = b"data: "
 

@@ -9,8 +9,7 @@ import sysconfig
 import pytest
 
 from monitor.errors import ConfigError, MonitorError
-from monitor.testing import LocalTemporal
-from monitor.testing.servers import temporal_server
+from monitor.testing import LocalTemporal, temporal_server
 
 needs_the_server = pytest.mark.skipif(
     shutil.which("temporal") is None and shutil.which("temporal", path=sysconfig.get_path("scripts")) is None,

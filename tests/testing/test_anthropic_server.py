@@ -33,7 +33,7 @@ from monitor.testing.anthropic_steps import (
 )
 from tests.adapters.anthropic.sdk import ASKED, TRANSPORTS, sdk
 
-STREAMS = Path(__file__).parents[3] / "fixtures" / "streams" / "anthropic"
+STREAMS = Path(__file__).parents[2] / "fixtures" / "streams" / "anthropic"
 TURN = [
     start(),
     *think("hm"),

@@ -18,6 +18,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from monitor.errors import ConfigError
+from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import (
     Cut,
     Pause,
@@ -50,7 +51,6 @@ from monitor.testing.openai_steps import (
     thought,
     usage_only,
 )
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import APIS, TRANSPORTS, aiohttp_warnings, received, sdk, stream
 
 pytestmark = aiohttp_warnings

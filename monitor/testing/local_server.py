@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import anyio
 
 from monitor.errors import ConfigError
-from monitor.testing.openai_steps import (
+from monitor.testing.steps import (
     STEPS,
     Cut,
     Event,
@@ -88,69 +90,67 @@ _HEAD_LIMIT_BYTES = 1 << 20
 _START_LIMIT_S = 30.0
 
 
-class Dialect(Protocol):
-    """The wire format of a provider on top of HTTP."""
-
-    @property
-    def root(self) -> str:
-        """The path that a client's base address ends with, e.g. `/v1`; may be empty."""
-        ...
-
-    def method(self, verb: str, path: str) -> str:
-        """The API method that is served under `path`; empty for an unknown path."""
-        ...
-
-    def unscripted(self, request: ReceivedRequest) -> Reply | None:
-        """An answer that uses up no script: to an unknown path, an invalid request, a count of
-        tokens.
-        """
-        ...
-
-    def streams(self, request: ReceivedRequest) -> bool:
-        """Whether the answer is a stream of events, or one JSON object."""
-        ...
-
-    def framed(self, event: Event) -> bytes:
-        """One server-sent event as bytes."""
-        ...
-
-    def closing(self, request: ReceivedRequest) -> bytes:
-        """The bytes after the last event of a complete script, e.g. `data: [DONE]`, or none."""
-        ...
-
-    def merged(self, request: ReceivedRequest, events: Sequence[Event]) -> Event:
-        """The events of a stream as one answer, for a request without streaming."""
-        ...
-
-    def refusal(self, status: int, message: str) -> Reply:
-        """An error in the provider's form."""
-        ...
-
-
 TokenCounts: TypeAlias = int | Callable[[ReceivedRequest], int | Reply]
 """The answer to a count of tokens: the count, or a function of the request that gives it or a whole
 `Reply`.
 """
 
 
-class CountingDialect:
-    """The common part of the dialects of services that count tokens."""
+class Dialect(ABC):
+    """The wire format of a provider on top of HTTP. A provider says which paths it serves, and how
+    its events, its whole answers and its errors look.
+    """
 
     root = ""
-    count_field: str
-    """The field of the answer that holds the count."""
+    """The path that a client's base address ends with, e.g. `/v1`."""
+    paths: re.Pattern[str]
+    """Finds what is served under a path, without its query. Its first group names the method."""
+    methods: ClassVar[Mapping[str, str]] = {}
+    """The API method of a group that is not the method's own name."""
+    served: str
+    """The server and its paths in words, for whoever asks for another one."""
+    counting = ("", "")
+    """The method that counts tokens, and the field of its answer. A count uses up no script."""
 
-    def __init__(self, count_tokens: TokenCounts) -> None:
+    def __init__(self, count_tokens: TokenCounts = 0) -> None:
         self._count_tokens = count_tokens
 
+    def method(self, verb: str, path: str) -> str:
+        """The API method that is served under `path`; empty for an unknown path."""
+        known = self.paths.search(path.partition("?")[0]) if verb == "POST" else None
+        return self.methods.get(known[1], known[1]) if known else ""
+
+    def unscripted(self, request: ReceivedRequest) -> Reply | None:
+        """An answer that uses up no script: to an unknown path, an invalid request, a count of
+        tokens.
+        """
+        if not request.method:
+            return self.refusal(404, f"{self.served}; this was {request.verb} {request.path}")
+        method, field = self.counting
+        if request.method != method:
+            return None
+        answer = self._count_tokens(request) if callable(self._count_tokens) else self._count_tokens
+        return answer if isinstance(answer, Reply) else Reply(200, to_json({field: answer}))
+
+    def streams(self, request: ReceivedRequest) -> bool:
+        """Whether the answer is a stream of events, or one JSON object."""
+        return isinstance(request.body, dict) and request.body.get("stream") is True
+
+    @abstractmethod
+    def framed(self, event: Event) -> bytes:
+        """One server-sent event as bytes."""
+
     def closing(self, request: ReceivedRequest) -> bytes:
-        """Empty: nothing follows the last event."""
+        """The bytes after the last event of a complete script, e.g. `data: [DONE]`; here none."""
         return b""
 
-    def count(self, request: ReceivedRequest) -> Reply:
-        """The answer to `request`, a count of tokens."""
-        answer = self._count_tokens(request) if callable(self._count_tokens) else self._count_tokens
-        return answer if isinstance(answer, Reply) else Reply(200, to_json({self.count_field: answer}))
+    @abstractmethod
+    def merged(self, request: ReceivedRequest, events: Sequence[Event]) -> Event:
+        """The events of a stream as one answer, for a request without streaming."""
+
+    @abstractmethod
+    def refusal(self, status: int, message: str) -> Reply:
+        """An error in the provider's form."""
 
 
 class LocalServer:
