@@ -191,7 +191,7 @@ class RunSession:
         for call in before:
             if call.id in results and not results[call.id].is_error:
                 goal.answer(call)
-        calls.scheduler.records.resumes = True
+        calls.scheduler.calls.resumes = True
         calls.scheduler.remember(before)
         await calls.scheduler.recover(calls.left_open)
         left = [one for one in await store.open_calls(run) if one.call_id not in last]

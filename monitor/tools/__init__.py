@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from monitor.tools.base import Tool as Tool
     from monitor.tools.base import ToolContext as ToolContext
     from monitor.tools.base import ToolTraits as ToolTraits
-    from monitor.tools.calls.call_records import InMemoryLedger as InMemoryLedger
-    from monitor.tools.calls.call_records import checkpoint_tool as checkpoint_tool
-    from monitor.tools.calls.call_records import pause_tool as pause_tool
+    from monitor.tools.calls.call import InMemoryLedger as InMemoryLedger
     from monitor.tools.calls.scheduler import Scheduler as Scheduler
     from monitor.tools.calls.scheduler import carry_out as carry_out
     from monitor.tools.files.file_memory import FileMemory as FileMemory
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from monitor.tools.registry import ToolGroup as ToolGroup
     from monitor.tools.registry import Toolset as Toolset
     from monitor.tools.registry import ToolWarning as ToolWarning
+    from monitor.tools.registry import checkpoint_tool as checkpoint_tool
+    from monitor.tools.registry import pause_tool as pause_tool
     from monitor.tools.remote.discovery import DiscoveredTools as DiscoveredTools
     from monitor.tools.remote.mcp_server import McpServer as McpServer
     from monitor.tools.results.call_results import ToolAnswer as ToolAnswer

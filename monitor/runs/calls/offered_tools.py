@@ -17,8 +17,7 @@ from monitor.messages import CallLedger, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of
 from monitor.tools.artifacts.artifact_store import ArtifactStore
-from monitor.tools.calls.call_records import SPECIAL
-from monitor.tools.registry import Registry
+from monitor.tools.registry import RUN_TOOLS, Registry
 from monitor.tools.results.truncation import Bound, GuidanceFlag, ResultStore, Summarise, check_flag, shown
 from monitor.verdicts import VETO
 
@@ -147,7 +146,7 @@ class OfferedTools:
         self._only: tuple[str, ...] | None = None
         self._turn_only: Collection[str] | None = None
         self._written: dict[str, str] = {}
-        """For the id of a special tool's call: the name that the model wrote, where it differs."""
+        """The name that the model wrote, where it differs, by the id of the call."""
 
     def withdraw(self, name: str) -> None:
         """The model may not call the tool `name` any more."""
@@ -194,9 +193,9 @@ class OfferedTools:
         return name in self._withdrawn or (self._only is not None and name not in self._only)
 
     def meant(self, call: ToolCall) -> ToolCall:
-        """`call` under the name of the special tool that it means: `Terminate` is `terminate`."""
+        """`call` under the name of the run's tool that it means: `Terminate` is `terminate`."""
         name = call.name.lower()
-        if name == call.name or name not in SPECIAL or call.name in self._tools:
+        if name == call.name or name not in RUN_TOOLS or call.name in self._tools:
             return call
         self._written[call.id] = call.name
         return replace(call, name=name)

@@ -41,9 +41,8 @@ from monitor.runs.pausing import beside
 from monitor.runs.record.journal import or_by_mail, remove_answers
 from monitor.runs.record.recorder import Recorder
 from monitor.tools.approvals.approval import Approvals, approver_of
-from monitor.tools.base import CallingRun, GuidanceContext
+from monitor.tools.base import CallingRun, CallListener, GuidanceContext
 from monitor.tools.calls.scheduler import Scheduler
-from monitor.tools.protocols import CallListener
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.results.truncation import GuidanceBook, Summarise
 from monitor.tools.sandbox.confinement import SandboxFound
@@ -421,7 +420,7 @@ class Calls:
             what = "call waits" if len(pending) == 1 else "calls wait"
             detail = f"{len(pending)} {what} for an approval" if pending[0].call_id else f"held: {pending[0].why}"
             self._core.leave(Stop(TerminateReason.PAUSED, detail, "approval"), None, self._now())
-        elif awaited := [*self.scheduler.records.awaited.values()]:
+        elif awaited := [*self.scheduler.calls.awaited.values()]:
             count = len(awaited)
             what = "a call waits for its result" if count == 1 else f"{count} calls wait for their results"
             stop = Stop(TerminateReason.PAUSED, f"{what}: {', '.join(awaited)}", "deferred")
