@@ -38,8 +38,8 @@ from monitor.runs.calls.offered_tools import CallOptions, OfferedTools
 from monitor.runs.context.run_context import RunContext
 from monitor.runs.delivery import Delivery
 from monitor.runs.pausing import beside
-from monitor.runs.record.journal import or_by_mail, remove_answers
 from monitor.runs.record.recorder import Recorder
+from monitor.runs.record.session_reading import or_by_mail, remove_answers
 from monitor.tools.approvals.approval import Approvals, approver_of
 from monitor.tools.base import CallingRun, CallListener, GuidanceContext
 from monitor.tools.calls.scheduler import Scheduler
@@ -66,7 +66,7 @@ class CallNews(CallListener):
         self._recorder = recorder
         self.listens = delivery.listened
         if recorder is not None:
-            recorder.journal.enters = self._changed
+            recorder.enters = self._changed
 
     def changed(self, record: CallRecord) -> None:
         if self._recorder is None or record.state is not CallState.RUNNING:
