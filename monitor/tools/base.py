@@ -464,6 +464,15 @@ class Background:
         self._then()
 
 
+async def wait_until(clock: Clock, when: float, event: anyio.Event) -> None:
+    """Wait for `event`, which is set when `now()` has reached `when`."""
+    alarm = clock.call_at(when, event.set)
+    try:
+        await event.wait()
+    finally:
+        alarm.cancel()
+
+
 class LoopClock:
     """The clock of the event loop, for calls that no run makes."""
 

@@ -42,41 +42,27 @@ INSTRUCTIONS: Final = (
 )
 
 
-@dataclass(slots=True, frozen=True)
-class SummarizingModel:
-    """Asks `model` for the summary of a result. `charge` gets the cost of each question.
-
-    A result that does not fit into the model's window is cut in its middle first.
-    """
-
-    model: Model
-    clock: Clock
-    close_grace_s: float
-    charge: Callable[[AskCost], None]
-
-    async def __call__(self, result: ToolResult) -> str:
-        """The summary. Raises what the model raises, and `TimeoutError`."""
-        tokens = window_of(self.model.name, default_tokens=UNKNOWN_WINDOW_TOKENS).tokens or UNKNOWN_WINDOW_TOKENS
-        bound = Bound(max(int(tokens * CHARS_PER_TOKEN * WINDOW_SHARE), 2_000), _MOST_LINES)
-        said = f"The result of the tool {result.name}:\n\n<result>\n{shown(result.text, bound=bound).text}\n</result>"
-        request = ModelRequest(messages=(UserMessage((Text(said),)),), instructions=INSTRUCTIONS)
-        return await ask(
-            self.model,
-            request,
-            timeout_s=TIMEOUT_S,
-            clock=self.clock,
-            close_grace_s=self.close_grace_s,
-            charge=self.charge,
-        )
-
-
 def summarise_with(
     summary: ResultSummary | None, *, clock: Clock, close_grace_s: float, charge: Callable[[AskCost], None]
 ) -> Summarise | None:
-    """The function that summarises the long results of a run. `None`: they are cut."""
-    if callable(getattr(summary, "stream", None)):
-        return SummarizingModel(cast("Model", summary), clock, close_grace_s, charge)
-    return cast("Summarise | None", summary)
+    """The function that summarises the long results of a run. `None`: they are cut. `charge` gets
+    the cost of each question to a model.
+
+    A result that does not fit into the model's window is cut in its middle first. The function
+    raises what the model raises, and `TimeoutError`.
+    """
+    if not callable(getattr(summary, "stream", None)):
+        return cast("Summarise | None", summary)
+    model = cast("Model", summary)
+
+    async def summarise(result: ToolResult) -> str:
+        tokens = window_of(model.name, default_tokens=UNKNOWN_WINDOW_TOKENS).tokens or UNKNOWN_WINDOW_TOKENS
+        bound = Bound(max(int(tokens * CHARS_PER_TOKEN * WINDOW_SHARE), 2_000), _MOST_LINES)
+        said = f"The result of the tool {result.name}:\n\n<result>\n{shown(result.text, bound=bound).text}\n</result>"
+        request = ModelRequest(messages=(UserMessage((Text(said),)),), instructions=INSTRUCTIONS)
+        return await ask(model, request, timeout_s=TIMEOUT_S, clock=clock, close_grace_s=close_grace_s, charge=charge)
+
+    return summarise
 
 
 # --------------------------------------------------------------------------------------------------

@@ -461,7 +461,7 @@ class GuidanceBook:
     def __post_init__(self) -> None:
         check_flag(self.flag)
 
-    def beside(self, call: ToolCall, result: ToolResult) -> str | None:
+    def new_for(self, call: ToolCall, result: ToolResult) -> str | None:
         """The text to put behind the text of `result`. `None`: nothing new.
 
         A call that was refused or not carried out gets no guidance, because the tool was not used.
