@@ -169,9 +169,7 @@ class Registry(Mapping[str, Tool]):
 
     def entry(self, name: str) -> ToolEntry:
         """The tool that has the name `name` now. `NO_TOOL`: there is none."""
-        if self._seen is None or self.toolsets:
-            self._refresh()
-        return self._entries.get(name, NO_TOOL)
+        return self.entries().get(name, NO_TOOL)
 
     def entries(self) -> Mapping[str, ToolEntry]:
         """All tools as they are now, by name."""

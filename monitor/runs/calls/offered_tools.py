@@ -15,10 +15,12 @@ from monitor.guard.streams.ask import ask
 from monitor.guard.streams.wait import Clock
 from monitor.messages import CallLedger, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
+from monitor.runs.calls.guidance import GuidanceFlag, check_flag
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of
 from monitor.tools.artifacts.artifact_store import ArtifactStore
 from monitor.tools.registry import RUN_TOOLS, Registry
-from monitor.tools.results.truncation import Bound, GuidanceFlag, ResultStore, Summarise, check_flag, shown
+from monitor.tools.results.kept_results import ResultStore, Summarise
+from monitor.tools.results.truncation import Bound, shown
 from monitor.verdicts import VETO
 
 # --------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from monitor.guard.streams.wait import Clock
 from monitor.messages import ApprovalAnswer, ApprovalRequest, AssistantMessage, CallRecord, CallState, Message
 from monitor.outcome import Turn
 from monitor.policy import stop_for
+from monitor.runs.calls.guidance import GuidanceBook
 from monitor.runs.calls.offered_tools import CallOptions, OfferedTools
 from monitor.runs.context.run_context import RunContext
 from monitor.runs.delivery import Delivery
@@ -45,7 +46,7 @@ from monitor.tools.approvals.approval import Approvals, approver_of
 from monitor.tools.base import CallingRun, CallListener, GuidanceContext
 from monitor.tools.calls.scheduler import Scheduler
 from monitor.tools.registry import Registry, Toolset
-from monitor.tools.results.truncation import GuidanceBook, Summarise
+from monitor.tools.results.kept_results import Summarise
 from monitor.tools.sandbox.confinement import SandboxFound
 from monitor.verdicts import VETO, Detection, Stop
 

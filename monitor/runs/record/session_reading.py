@@ -13,13 +13,14 @@ import anyio
 from monitor.chunks import NO_COST, AskCost
 from monitor.core.counters import ResumedRun, resumed_run
 from monitor.events import RunTerminated, TurnEnded
-from monitor.guard.streams.wait import Alarm, Clock
+from monitor.guard.streams.wait import Clock
 from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.outcome import Outcome
 from monitor.runs.record.compaction_runs import USAGE
 from monitor.sessions.beside.mailbox import Mailbox
 from monitor.sessions.closed_runs import COMPACT, SUBAGENT, Changes, RunRecord, RunStage, SessionStore
 from monitor.tools.approvals.approval import AskFunction
+from monitor.tools.base import wait_until
 
 LOOK_S: Final = 0.5
 """Seconds between two looks into the mailbox while a person is asked."""
@@ -51,34 +52,27 @@ def remove_answers(mailbox: Mailbox, question: str) -> None:
 def or_by_mail(ask: AskFunction, mailbox: Mailbox, clock: Clock) -> AskFunction:
     """`ask`, which ends as soon as the answer of another process is in the mailbox."""
 
+    async def by_mail(request: ApprovalRequest) -> ApprovalAnswer:
+        while (answer := _answer_in(mailbox, request)) is None:
+            await wait_until(clock, clock.now() + LOOK_S, anyio.Event())
+        return answer
+
     async def asked(request: ApprovalRequest) -> Any:
+        if (known := _answer_in(mailbox, request)) is not None:
+            return known
         found: list[Any] = []
         raised: list[Exception] = []
-        alarm: Alarm | None = None
 
-        async def of_approver() -> None:
+        async def first(one: AskFunction) -> None:
             try:
-                found.append(await ask(request))
+                found.append(await one(request))
             except Exception as error:  # noqa: BLE001 - raised below, outside of the group
                 raised.append(error)
             group.cancel_scope.cancel()
 
-        def look() -> None:
-            nonlocal alarm
-            if (answer := _answer_in(mailbox, request)) is not None:
-                found.append(answer)
-                group.cancel_scope.cancel()
-            else:
-                alarm = clock.call_at(clock.now() + LOOK_S, look)
-
-        try:
-            async with anyio.create_task_group() as group:
-                look()
-                if not found:
-                    group.start_soon(of_approver)
-        finally:
-            if alarm is not None:
-                alarm.cancel()
+        async with anyio.create_task_group() as group:
+            group.start_soon(first, by_mail)
+            group.start_soon(first, ask)
         if raised and not found:
             raise raised[0]
         return found[0]

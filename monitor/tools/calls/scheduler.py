@@ -37,7 +37,7 @@ from monitor.tools.base import NO_LISTENER, NO_RUN, CallingRun, CallListener, Cl
 from monitor.tools.calls.call import TAKEN, CallEnd, CallJob, CallsOfRun, run_tool
 from monitor.tools.registry import NO_TOOL, Registry
 from monitor.tools.results.call_results import arguments_of, failed, failed_by, unknown_tool
-from monitor.tools.results.truncation import ResultStore
+from monitor.tools.results.kept_results import ResultStore
 
 MAX_PARALLEL: Final = 16
 """The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
