@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from monitor.tools.artifacts.artifact_store import Recent as Recent
     from monitor.tools.artifacts.artifact_store import Reference as Reference
     from monitor.tools.artifacts.folder_artifacts import FolderArtifacts as FolderArtifacts
+    from monitor.tools.base import Bound as Bound
     from monitor.tools.base import GuidanceContext as GuidanceContext
     from monitor.tools.base import Tool as Tool
     from monitor.tools.base import ToolContext as ToolContext
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from monitor.tools.results.call_results import ToolAnswer as ToolAnswer
     from monitor.tools.results.call_results import deferred as deferred
     from monitor.tools.results.call_results import finish as finish
-    from monitor.tools.results.truncation import Bound as Bound
     from monitor.tools.sandbox.confinement import SandboxFound as SandboxFound
     from monitor.tools.sandbox.confinement import find_sandbox as find_sandbox
     from monitor.tools.sandbox.sandbox_places import Sandbox as Sandbox

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 import anyio
 import anyio.lowlevel
 
+from monitor._util.argument_checks import check_number
 from monitor._util.codec import to_plain
 from monitor._util.explained_options import explained
 from monitor.chunks import ToolCall
@@ -147,6 +148,32 @@ ToolKind: TypeAlias = Literal["read", "edit", "execute", "other"]
 """The effect of a tool on the world. Reads run beside reads; edits and executions run in order."""
 Keep: TypeAlias = Literal["ends", "head", "tail", "matches"]
 """The part of a result that the model gets, if the result is too long."""
+MAX_CHARS: Final = 40_000
+"""A result of more characters is cut. Source: Gemini CLI."""
+MAX_LINES: Final = 2_000
+"""A result of more lines is cut. Source: opencode, pi."""
+_LEAST_CHARS: Final = 200
+"""The smallest bound: a shorter text could not be read."""
+
+
+@dataclass(slots=True, frozen=True)
+class Bound:
+    """The longest result that is not cut. Raises `ConfigError` for less than 200 characters or 4
+    lines.
+    """
+
+    max_chars: int = MAX_CHARS
+    max_lines: int = MAX_LINES
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_chars", _LEAST_CHARS), ("max_lines", 4)):
+            check_number(name, getattr(self, name), least)
+
+    def holds(self, text: str) -> bool:
+        """Whether `text` need not be cut."""
+        return len(text) <= self.max_chars and text.count("\n") < self.max_lines
+
+
 NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any], ToolContext], bool]
 LoopKey: TypeAlias = Callable[[Mapping[str, Any]], Any]
 

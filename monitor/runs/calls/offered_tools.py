@@ -18,9 +18,10 @@ from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.runs.calls.guidance import GuidanceFlag, check_flag
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of
 from monitor.tools.artifacts.artifact_store import ArtifactStore
+from monitor.tools.base import Bound
 from monitor.tools.registry import RUN_TOOLS, Registry
 from monitor.tools.results.kept_results import ResultStore, Summarise
-from monitor.tools.results.truncation import Bound, shown
+from monitor.tools.results.truncation import shown
 from monitor.verdicts import VETO
 
 # --------------------------------------------------------------------------------------------------

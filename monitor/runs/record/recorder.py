@@ -19,7 +19,7 @@ from typing import Any
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import COMPACTION, CommittedEdit, History
 from monitor.core.replay.recording import InputLog
-from monitor.errors import RESUMABLE, TerminateReason
+from monitor.errors import TerminateReason
 from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -157,22 +157,17 @@ class Recorder(Journal):
         """Take what has been added to the history, for the same commit as the events so far."""
         self.add_nodes(self._new())
 
-    async def end_with(self, **data: Any) -> None:
-        """Store that the run has ended, with these facts."""
-        ended = replace(self._record, state=RunStage.ENDED, ended_at_s=time.time(), data={**self._record.data, **data})
-        self.add(PendingChanges(runs={self.run: ended}))
-        await self.sync()
-
     async def end(self, outcome: Outcome) -> None:
         """Store the outcome with which the run ended."""
-        goes_on = outcome.reason in RESUMABLE
-        ended = replace(
-            self._record,
-            state=_STATES.get(outcome.reason, RunStage.ENDED),
-            ended_at_s=None if goes_on else time.time(),
-            data={**self._record.data, "reason": outcome.reason.value, "detail": outcome.detail, "ok": outcome.ok},
-        )
-        self.add(PendingChanges(runs={self.run: ended}, requests=[*outcome.pending]))
+        state = _STATES.get(outcome.reason, RunStage.ENDED)
+        self.add(PendingChanges(requests=[*outcome.pending]))
+        await self.end_with(state, reason=outcome.reason.value, detail=outcome.detail, ok=outcome.ok)
+
+    async def end_with(self, state: RunStage = RunStage.ENDED, **data: Any) -> None:
+        """Store that this process leaves the run in this state, with these facts."""
+        ended_at_s = time.time() if state is RunStage.ENDED else None
+        record = replace(self._record, state=state, ended_at_s=ended_at_s, data={**self._record.data, **data})
+        self.add(PendingChanges(runs={self.run: record}))
         await self.sync()
 
     # ------------------------------------------------------------------ the ledger

@@ -12,8 +12,8 @@ import anyio
 from monitor.chunks import ToolResult
 from monitor.errors import StoreError, describe, message_of
 from monitor.tools.artifacts.artifact_store import READ, SEARCH, ArtifactStore, Reference, restored_by
-from monitor.tools.base import Keep
-from monitor.tools.results.truncation import Bound, shown, summarised
+from monitor.tools.base import Bound, Keep
+from monitor.tools.results.truncation import shown, summarised
 
 Summarise: TypeAlias = Callable[[ToolResult], str | Awaitable[str]]
 """Writes a summary of a result that is too long for the context."""

@@ -20,14 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from monitor._util.argument_checks import check_number
 from monitor._util.text import cut_after, cut_before, printable
-from monitor.tools.base import Keep
+from monitor.tools.base import Bound, Keep
 
-MAX_CHARS: Final = 40_000
-"""A result of more characters is cut. Source: Gemini CLI."""
-MAX_LINES: Final = 2_000
-"""A result of more lines is cut. Source: opencode, pi."""
 HEAD_SHARE: Final = 0.25
 """If both ends are shown, the share of the beginning. The end has more, because errors are there.
 Gemini CLI has 0.2.
@@ -43,8 +38,6 @@ MATCH_CHARS: Final = 500
 NOT_KEPT: Final = "the rest was not kept"
 _LINE_SHARE: Final = 0.5
 """A cut moves to the end of a line if at least this share of the allowed text then remains."""
-_LEAST_CHARS: Final = 200
-"""The smallest bound: a shorter text could not be read."""
 
 _SIGNS: Final = (
     *("error", "exception", "traceback", "fail", "fatal", "panic", "segmentation fault", "core dumped", "assert"),
@@ -62,24 +55,6 @@ _NO_ERROR: Final = re.compile(
     re.IGNORECASE,
 )
 _DIGITS: Final = re.compile(r"[0-9]+")
-
-
-@dataclass(slots=True, frozen=True)
-class Bound:
-    """The longest result that is not cut. Raises `ConfigError` for less than 200 characters or 4
-    lines.
-    """
-
-    max_chars: int = MAX_CHARS
-    max_lines: int = MAX_LINES
-
-    def __post_init__(self) -> None:
-        for name, least in (("max_chars", _LEAST_CHARS), ("max_lines", 4)):
-            check_number(name, getattr(self, name), least)
-
-    def holds(self, text: str) -> bool:
-        """Whether `text` need not be cut."""
-        return len(text) <= self.max_chars and text.count("\n") < self.max_lines
 
 
 @dataclass(slots=True, frozen=True)
