@@ -48,8 +48,14 @@ RETRIES: Final = 1
 """How often a failed call of an idempotent tool is made again."""
 RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
 """Failures after which a call of an idempotent tool is made again."""
-WRITES = ("edit", "execute")
-"""Kinds of tools whose calls run one after the other, in their order."""
+WAITS_FOR: Final = {
+    "alone": ("alone", "edit", "execute", "read", "other"),
+    "edit": ("alone", "edit", "execute", "read"),
+    "execute": ("alone", "edit", "execute", "read"),
+    "read": ("alone", "edit", "execute"),
+    "other": ("alone",),
+}
+"""Kinds of calls, and the kinds of the calls before them for which they wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -72,29 +78,18 @@ def set_order(jobs: Sequence[CallJob]) -> None:
     """Set for each call the calls that it waits for. Calls that have their end already wait for
     none.
     """
-    barrier: list[CallJob] = []
-    writer: list[CallJob] = []
-    readers: list[CallJob] = []
-    since: list[CallJob] = []
+    before: dict[str, list[CallJob]] = {kind: [] for kind in WAITS_FOR}
     for job in jobs:
         if job.outcome is not None:
             continue
-        traits = job.entry.traits
-        if traits.alone:
-            job.after = [*barrier, *since]
-            barrier, writer, readers, since = [job], [], [], []
-        else:
-            job.after = barrier
-            if traits.kind in WRITES:
-                job.after = [*barrier, *writer, *readers]
-                writer, readers = [job], []
-            elif traits.kind == "read":
-                job.after = [*barrier, *writer]
-                readers.append(job)
-            since.append(job)
+        kind = "alone" if job.entry.traits.alone else job.entry.traits.kind
+        kind = kind if kind in WAITS_FOR else "other"
+        job.after = [other for one in WAITS_FOR[kind] for other in before[one]]
         for other in job.after:
-            if other.ended is None:
-                other.ended = anyio.Event()
+            other.ended = other.ended or anyio.Event()
+        if kind == "alone":  # what comes later waits for this one
+            before = {one: [] for one in WAITS_FOR}
+        before[kind].append(job)
 
 
 class Scheduler:

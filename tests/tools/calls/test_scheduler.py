@@ -367,6 +367,21 @@ async def test_a_call_starts_as_soon_as_it_is_approved_itself_and_the_results_ke
     assert texts(results) == ["a", "b"]
 
 
+async def test_an_edit_waits_for_the_one_before_a_denied_edit():
+    gate, ran = Decided(b=Admission(CallState.DENIED, "no")), list[str]()
+    gate.released["b"].set()
+
+    @tool(kind="edit")
+    async def edit(id: str) -> None:
+        ran.append(f"{id} begins")
+        if id == "a":
+            await anyio.wait_all_tasks_blocked()
+        ran.append(f"{id} ends")
+
+    await Scheduler(registry(edit), gate=gate).carry_out([call("edit", id, id=id) for id in "abc"])
+    assert ran == ["a begins", "a ends", "c begins", "c ends"]
+
+
 async def test_one_denial_does_not_touch_its_siblings():
     gate = Decided(a=Admission(CallState.DENIED, "no, because"))
     gate.released["a"].set()
