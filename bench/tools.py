@@ -38,8 +38,9 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError
 from monitor.messages import ApprovalRequest, CallRecord, CallState
 from monitor.tools import InMemoryLedger, Registry, Scheduler, ShellTools, ToolContext, Workspace, find_sandbox, tool
+from monitor.tools.approvals.approval import Approvals
+from monitor.tools.base import Admission, CallListener
 from monitor.tools.processes.process_table import living
-from monitor.tools.protocols import Admission, CallListener
 from monitor.tools.results.call_results import arguments_of
 
 _console = Console(width=120)
@@ -105,8 +106,10 @@ class _Ends(CallListener):
             self.states[record.state.value] += 1
 
 
-class _Gate:
+class _Gate(Approvals):
     """Refuses what is called so, and lets the rest pass."""
+
+    def __init__(self) -> None: ...
 
     def admit(self, entry: Any, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
         name = context.call.name

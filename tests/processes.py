@@ -16,10 +16,9 @@ import pytest
 
 from monitor.chunks import ToolCall
 from monitor.tools import find_sandbox
-from monitor.tools.base import Tool, ToolContext
+from monitor.tools.base import CallListener, CallReporter, Tool, ToolContext
 from monitor.tools.processes.keeper import start_keeper
 from monitor.tools.processes.process_table import ProcessInfo, command_of, living, owner_token
-from monitor.tools.protocols import CallListener
 from monitor.tools.results.call_results import ToolAnswer
 from monitor.tools.sandbox.landlock_program import version
 
@@ -96,7 +95,7 @@ class Heard(CallListener):
 
 
 @dataclass
-class Reporter:
+class Reporter(CallReporter):
     """Takes the live output of a call by itself."""
 
     heard: Heard
@@ -104,15 +103,6 @@ class Reporter:
 
     async def output(self, text: str, stream: str) -> None:
         await self.heard.output(self.call, stream, text)
-
-    def progress(self, done: float | None, total: float | None, note: str) -> None:
-        pass
-
-    def thread_left(self) -> None:
-        pass
-
-    def thread_ended(self) -> None:
-        pass
 
 
 async def ask(tools: Iterable[Tool], name: str, heard: Heard | None = None, /, **arguments: Any) -> ToolAnswer:

@@ -34,7 +34,7 @@ from monitor.fleet.jobs import FleetJob, Sessions, Supervisors, attempt, job_of,
 from monitor.fleet.receipts import MAX_LOSSES, STUCK_WORKER, UNKNOWN_HEAD, Receipt
 from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.outcome import Outcome
-from monitor.runs.record.journal import outcome_in
+from monitor.runs.record.session_reading import outcome_in
 from monitor.runs.run import Run
 from monitor.runs.run_parts import RunRequest
 from monitor.runs.supervisor import Supervisor

@@ -20,7 +20,7 @@ from monitor.errors import PASSING_REASONS, BudgetUnreachable, ConfigError, Term
 from monitor.events import BudgetAwaited, BudgetLost, Event
 from monitor.guard.streams.wait import Clock
 from monitor.shared.budgets.base import Amount, Refused, Reservation, SharedBudget
-from monitor.tools.base import Background
+from monitor.tools.base import Background, wait_until
 from monitor.verdicts import Stop
 
 _SOURCE: Final = "SharedBudget"
@@ -113,11 +113,7 @@ class BudgetHold:
             self._answered = anyio.Event()
             self.grant.wants = True
             self._wake()
-            alarm = self._clock.call_at(until, self._answered.set)
-            try:
-                await self._answered.wait()
-            finally:
-                alarm.cancel()
+            await wait_until(self._clock, until, self._answered)
 
     async def close(self) -> None:
         """Settle the hold, bounded in time: the used part is spent, the rest comes back."""
@@ -162,12 +158,7 @@ class BudgetHold:
                 at_s=self._at(), budget=self._shared.name, reason=stop.reason, after_s=seconds, detail=stop.detail
             )
         )
-        rung = anyio.Event()
-        alarm = self._clock.call_at(self._clock.now() + seconds, rung.set)
-        try:
-            await rung.wait()
-        finally:
-            alarm.cancel()
+        await wait_until(self._clock, self._clock.now() + seconds, anyio.Event())
 
     def _spread(self, seconds: float) -> float:
         """`seconds` and up to a half more, by the run: two hundred runs do not ask at once."""

@@ -130,7 +130,7 @@ class Delivery:
     def write_to(self, recorder: Recorder) -> None:
         """Every event from now on is written by `recorder`."""
         self._recorder = recorder
-        recorder.journal.told = self._release
+        recorder.told = self._release
 
     def _release(self, number: int) -> None:
         """Hand out the events up to this number, which are stored, and those right behind them that
@@ -170,7 +170,7 @@ class Delivery:
         """
         if self._held and self._recorder is not None:
             self._recorder.add_reply()
-            await self._recorder.journal.flush()
+            await self._recorder.flush()
 
     async def announced(self, *, beside_open_calls: bool = False) -> None:
         """Return when the events so far are handed out.
@@ -178,7 +178,7 @@ class Delivery:
         `beside_open_calls`: see `Journal.flush`.
         """
         if self._held and self._recorder is not None:
-            await self._recorder.journal.flush(beside_open_calls=beside_open_calls)
+            await self._recorder.flush(beside_open_calls=beside_open_calls)
 
     @property
     def wants_chunks(self) -> bool:

@@ -16,8 +16,8 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, ParamSpec, TypeVar
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult
@@ -30,6 +30,9 @@ from monitor.outage import WORDS_CHARS, Failure
 from monitor.outcome import Turn
 from monitor.shared.outages import Outages
 from monitor.verdicts import FleetFinding
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LOOK_AGAIN_S: Final = 1.0
 """Seconds after which a run that waits looks again whether it may go on."""
@@ -86,12 +89,9 @@ class OutageGate:
         subjects = [self._model] if calls is None else [subject for call in calls for subject in _subjects(call)]
         held: FleetFinding | None = None
         self.spares, hold_s = False, self._outages.hold_s
-        if not self._lost and hold_s is not None:
-            try:
-                asked = await self._outages.ask(subjects, self._run())
-            except StoreError as error:
-                self._lose(error)
-            else:
+        if hold_s is not None:
+            asked = await self._answer(self._outages.ask, subjects, self._run())
+            if asked is not None:
                 if not asked.may_go and asked.outage is not None and asked.outage.outage not in self._waited_for:
                     held = self._still(asked.outage, hold_s)
                 elif self._held is not None:
@@ -162,12 +162,8 @@ class OutageGate:
         )
 
     async def _failed(self, failures: Sequence[Failure]) -> None:
-        if self._lost:
-            return
-        try:
-            counted = await self._outages.failed(failures, self._run())
-        except StoreError as error:
-            self._lose(error)
+        counted = await self._answer(self._outages.failed, failures, self._run())
+        if counted is None:
             return
         if counted.finding is not None:
             self._emit(OutageFound(self._at(), self._turn(), counted.finding))
@@ -175,21 +171,21 @@ class OutageGate:
         self.spares = waits and counted.outage is not None and counted.outage.id not in self._waited_for
 
     async def _succeeded(self, subjects: Sequence[str]) -> None:
-        if self._lost:
-            return
-        try:
-            ended = await self._outages.succeeded(subjects, self._run(), self._began_s)
-        except StoreError as error:
-            self._lose(error)
-            return
-        for finding in ended:
+        for finding in await self._answer(self._outages.succeeded, subjects, self._run(), self._began_s) or ():
             self._emit(OutageEnded(self._at(), self._turn(), finding))
 
-    def _lose(self, error: StoreError) -> None:
-        self._lost = True
-        if self._held is not None:
-            self._release("outages_lost")
-        self._emit(OutagesLost(self._at(), str(error)))
+    async def _answer(self, ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """The answer of the outages. `None`: their store is lost, and is not asked again."""
+        if self._lost:
+            return None
+        try:
+            return await ask(*args, **kwargs)
+        except StoreError as error:
+            self._lost = True
+            if self._held is not None:
+                self._release("outages_lost")
+            self._emit(OutagesLost(self._at(), str(error)))
+            return None
 
 
 def _loops(turn: Turn) -> bool:

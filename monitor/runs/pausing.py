@@ -10,7 +10,7 @@ import inspect
 import types
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -18,6 +18,8 @@ from monitor.guard.streams.ask import Interruptible
 from monitor.guard.streams.wait import current_task
 from monitor.runs.delivery import Delivery
 from monitor.tools.base import Background
+
+T = TypeVar("T")
 
 _PAUSE: Final = object()
 
@@ -86,19 +88,20 @@ between TERM and KILL (`ShellTools`), and what it wrote is its result.
 """
 
 
-async def beside(
-    work: Callable[[], Coroutine[Any, Any, None]], *, limits: Interruptible, delivery: Delivery, grace_s: float
-) -> None:
-    """Do `work` in a task of its own; the end of the run interrupts it, as `limits` says. Yields
-    whenever there are events for a reader of the run. Left early, the task is cancelled and waited
-    for, `TOOLS_GRACE` times `grace_s` seconds.
+async def in_task(
+    work: Callable[[], Coroutine[Any, Any, T]], *, limits: Interruptible, delivery: Delivery, grace_s: float
+) -> T | None:
+    """Do `work` in a task of its own, and return its result; the end of the run interrupts it, as
+    `limits` says. Pauses whenever there are events for a reader of the run. Left early, the task is
+    cancelled and waited for, `TOOLS_GRACE` times `grace_s` seconds.
     """
+    results: list[T] = []
     errors: list[BaseException] = []
     cancelled = anyio.get_cancelled_exc_class()
 
     async def keep() -> None:
         try:
-            await work()
+            results.append(await work())
         except cancelled:
             raise
         except BaseException as error:  # noqa: BLE001 - raised again below, in the task that drives the run
@@ -128,3 +131,4 @@ async def beside(
     limits.is_over()
     if delivery.queue:
         await pause()
+    return results[0] if results else None

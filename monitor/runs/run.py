@@ -46,12 +46,13 @@ from monitor.runs.run_session import RunSession
 from monitor.runs.steering import Caller, message_of
 from monitor.runs.supervisor_options import RunOptions
 from monitor.sessions.postgres.postgres_session import in_use
+from monitor.tools.base import CallingRun
 from monitor.verdicts import Stop
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
 
-class Run(Generic[OutputT]):
+class Run(CallingRun, Generic[OutputT]):
     """One run of a supervisor: an async iterator of its events, the last of which is
     `RunTerminated`.
     """

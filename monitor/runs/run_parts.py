@@ -28,7 +28,7 @@ from monitor.runs.context.requests import InitialHistory, ValidHistory
 from monitor.runs.context.run_context import RunContext, frontier
 from monitor.runs.delivery import Delivery
 from monitor.runs.outage_gate import OutageGate
-from monitor.runs.record.journal import CompactionNumbers
+from monitor.runs.record.compaction_runs import CompactionNumbers
 from monitor.runs.record.recorder import TASK
 from monitor.runs.run_session import RunSession
 from monitor.runs.steering import Caller, Steering, budgets_of, limits_of, price_known_to, record_of, store_of

@@ -21,9 +21,10 @@ from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
 from monitor.runs.calls.run_calls import Calls, last_reply
 from monitor.runs.context.requests import InitialHistory, ValidHistory
-from monitor.runs.record.journal import past_in, store_answers
+from monitor.runs.record.journal import PendingChanges
 from monitor.runs.record.recorder import Recorder, known_in
-from monitor.sessions.closed_runs import MAIN, RunRecord, RunStage, SessionStore, close_run, closed_call
+from monitor.runs.record.session_reading import past_in, store_answers
+from monitor.sessions.closed_runs import MAIN, RunRecord, RunStage, SessionStore, close_run, closed_call, withdrawn
 from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
 from monitor.sessions.tree import ACTIVE
 
@@ -97,7 +98,7 @@ class RunSession:
         try:
             if self.recorder.branch == ACTIVE:
                 await store_answers(store)
-            await self.recorder.journal.open()
+            await self.recorder.open()
             past = await past_in(store, self.recorder.run) if self._counts_on else None
             taken = await self._begin(goal, calls, past)
         except BaseException:
@@ -191,7 +192,7 @@ class RunSession:
         for call in before:
             if call.id in results and not results[call.id].is_error:
                 goal.answer(call)
-        calls.scheduler.records.resumes = True
+        calls.scheduler.calls.resumes = True
         calls.scheduler.remember(before)
         await calls.scheduler.recover(calls.left_open)
         left = [one for one in await store.open_calls(run) if one.call_id not in last]
@@ -201,7 +202,7 @@ class RunSession:
             if one.request.run != run:
                 continue
             if one.answer is None and one.request.call_id in {record.call_id for record in left}:
-                self.recorder.journal.withdraw(one.request, LEFT)
+                self.recorder.add(PendingChanges(answers=[withdrawn(one.request, LEFT)]))
             else:
                 calls.approvals.recall(one.request, one.answer)
 
@@ -209,7 +210,7 @@ class RunSession:
         """Whether the tree has the result with which the call has ended. The ledger decides: a
         session of an older version may have a placeholder there.
         """
-        result, record = results.get(call.id), self.recorder.journal.latest(call.id)
+        result, record = results.get(call.id), self.recorder.latest(call.id)
         if result is None or record is None:
             return result is not None
         return not record.open and (not result.vetoed or (record.text is not None and record.text in result.text))

@@ -26,8 +26,8 @@ from monitor.prices import list_price
 from monitor.runs.budget_hold import BudgetHold
 from monitor.runs.context.requests import ValidHistory
 from monitor.runs.delivery import Delivery
-from monitor.runs.record.journal import CALL
 from monitor.runs.record.recorder import TASK, Recorder
+from monitor.runs.record.session_reading import CALL
 from monitor.runs.supervisor_options import RunOptions, checked_session
 from monitor.sessions.beside.mailbox import Letter, Mailbox
 from monitor.sessions.closed_runs import SUBAGENT, RunRecord, SessionStore
@@ -86,7 +86,7 @@ class Steering:
         """Accept a message of this program. Returns when it is stored."""
         state = self._accept(message)
         if self._recorder is not None and state == "accepted":
-            await self._recorder.journal.flush()
+            await self._recorder.flush()
         return SteerReceipt(message.id, self._run, state)
 
     def _accept(self, message: SteerMessage) -> SteerState:

@@ -25,7 +25,7 @@ from monitor.guard.streams.wait import current_task, run_in_own_loop
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome, OutputT
-from monitor.runs.record.journal import nested_in, outcome_in
+from monitor.runs.record.session_reading import nested_in, outcome_in
 from monitor.runs.run import Run
 from monitor.runs.run_parts import RunRequest
 from monitor.runs.steering import Caller

@@ -38,6 +38,7 @@ from monitor.models import Model, Retries, ToolChoice
 from monitor.outcome import OutputT
 from monitor.policy import Ladder, Policy
 from monitor.prices import known_price
+from monitor.runs.calls.guidance import GuidanceFlag
 from monitor.runs.calls.offered_tools import CallOptions, Offer, ResultSummary
 from monitor.runs.context.compaction import DEFAULT, Compaction
 from monitor.runs.context.requests import InitialHistory, form_of, take_in
@@ -48,11 +49,10 @@ from monitor.shared.outages import Outages
 from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, Mode, approval_of
 from monitor.tools.artifacts.artifact_store import READ, ArtifactStore, ArtifactTools
-from monitor.tools.base import Tool
+from monitor.tools.base import Bound, Tool
 from monitor.tools.calls.scheduler import MAX_PARALLEL
 from monitor.tools.files.file_memory import Notes
 from monitor.tools.registry import Registry, Toolset
-from monitor.tools.results.truncation import Bound, GuidanceFlag
 from monitor.verdicts import LastTurn
 from monitor.wires.fields import Form, RawMessage
 

@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from monitor.tools.artifacts.artifact_store import Recent as Recent
     from monitor.tools.artifacts.artifact_store import Reference as Reference
     from monitor.tools.artifacts.folder_artifacts import FolderArtifacts as FolderArtifacts
+    from monitor.tools.base import Bound as Bound
     from monitor.tools.base import GuidanceContext as GuidanceContext
     from monitor.tools.base import Tool as Tool
     from monitor.tools.base import ToolContext as ToolContext
     from monitor.tools.base import ToolTraits as ToolTraits
-    from monitor.tools.calls.call_records import InMemoryLedger as InMemoryLedger
-    from monitor.tools.calls.call_records import checkpoint_tool as checkpoint_tool
-    from monitor.tools.calls.call_records import pause_tool as pause_tool
+    from monitor.tools.calls.call import InMemoryLedger as InMemoryLedger
     from monitor.tools.calls.scheduler import Scheduler as Scheduler
     from monitor.tools.calls.scheduler import carry_out as carry_out
     from monitor.tools.files.file_memory import FileMemory as FileMemory
@@ -39,12 +38,13 @@ if TYPE_CHECKING:
     from monitor.tools.registry import ToolGroup as ToolGroup
     from monitor.tools.registry import Toolset as Toolset
     from monitor.tools.registry import ToolWarning as ToolWarning
+    from monitor.tools.registry import checkpoint_tool as checkpoint_tool
+    from monitor.tools.registry import pause_tool as pause_tool
     from monitor.tools.remote.discovery import DiscoveredTools as DiscoveredTools
     from monitor.tools.remote.mcp_server import McpServer as McpServer
     from monitor.tools.results.call_results import ToolAnswer as ToolAnswer
     from monitor.tools.results.call_results import deferred as deferred
     from monitor.tools.results.call_results import finish as finish
-    from monitor.tools.results.truncation import Bound as Bound
     from monitor.tools.sandbox.confinement import SandboxFound as SandboxFound
     from monitor.tools.sandbox.confinement import find_sandbox as find_sandbox
     from monitor.tools.sandbox.sandbox_places import Sandbox as Sandbox

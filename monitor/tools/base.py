@@ -10,20 +10,24 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
+from monitor._util.argument_checks import check_number
 from monitor._util.codec import to_plain
 from monitor._util.explained_options import explained
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.goal.goal import RESERVED
-from monitor.messages import Message, SteerReceipt
+from monitor.messages import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, Message, SteerReceipt
 from monitor.models import ToolSpec
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from monitor.context.compaction.hooks import CompactionResult
 
     DepsT = TypeVar("DepsT", default=Any, covariant=True)  # noqa: PLC0105 - as its users call it
 else:  # the default is for type checkers, and Python 3.13 is the first that takes it
@@ -37,44 +41,28 @@ EXCERPT_CHARS = 100
 """The most characters of wrong arguments that are shown to the model."""
 
 
-class CompactedHistory(Protocol):
-    """The result of a compaction; a `monitor.context.CompactionResult` is one."""
+class CallingRun:
+    """The run that makes a call, as far as its tool may use it; a `monitor.Run` is one.
 
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The history after the compaction."""
-        ...
-
-    @property
-    def tokens_before(self) -> int:
-        """Tokens of the whole next request, as it would have been without the compaction."""
-        ...
-
-    @property
-    def tokens_after(self) -> int:
-        """Tokens of the whole next request as it is now."""
-        ...
-
-
-class CallingRun(Protocol):
-    """The run that makes a call, as far as its tool may use it; a `monitor.Run` is one."""
+    This class takes the place of the run where there is none: in a test, or in a loop that somebody
+    else wrote.
+    """
 
     @property
     def history(self) -> tuple[Message, ...]:
         """The messages so far, as the model gets them."""
-        ...
+        return ()
 
     def paused(self) -> AbstractContextManager[None]:
         """Within this, the run's deadlines stand still, because a person is asked."""
-        ...
+        return nullcontext()
 
     def abort(self, why: str = "aborted") -> None:
         """End the run now. May be called from any task, thread or signal handler."""
-        ...
 
-    async def compact(self) -> CompactedHistory:
+    async def compact(self) -> CompactionResult:
         """Make the history of the run smaller now."""
-        ...
+        raise ConfigError("this call is made by no run, so there is no history to compact")
 
     async def steer(
         self, text: str, *, now: bool = False, by: str = "", data: bool = False, id: str | None = None
@@ -82,72 +70,33 @@ class CallingRun(Protocol):
         """Say something to the model before its next call, e.g. with `data` the result of a task in
         the background.
         """
-        ...
+        raise ConfigError("this call is made by no run, so there is no run to steer")
 
     async def follow_up(self, text: str, *, by: str = "", data: bool = False, id: str | None = None) -> SteerReceipt:
         """Say something to the model where the run would end."""
-        ...
-
-
-class NoRun:
-    """Takes the place of the run where there is none: in a test, or in a loop that somebody else
-    wrote.
-    """
-
-    history: tuple[Message, ...] = ()
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Does nothing: there is no deadline."""
-        return nullcontext()
-
-    def abort(self, why: str = "aborted") -> None:
-        """Does nothing: there is no run to end."""
-
-    async def compact(self) -> CompactedHistory:
-        """Raises `ConfigError`: there is no history to compact."""
-        raise ConfigError("this call is made by no run, so there is no history to compact")
-
-    async def steer(
-        self, text: str, *, now: bool = False, by: str = "", data: bool = False, id: str | None = None
-    ) -> SteerReceipt:
-        """Raises `ConfigError`: there is no run to steer."""
-        raise ConfigError("this call is made by no run, so there is no run to steer")
-
-    async def follow_up(self, text: str, *, by: str = "", data: bool = False, id: str | None = None) -> SteerReceipt:
-        """Raises `ConfigError`: there is no run to steer."""
         raise ConfigError("this call is made by no run, so there is no run to steer")
 
 
-NO_RUN = NoRun()
+NO_RUN = CallingRun()
 
 
-class CallReporter(Protocol):
-    """Takes the output and the progress of a tool while it runs. The scheduler is one."""
+class CallReporter:
+    """Takes the output and the progress of a tool while it runs. This class ignores them all."""
 
     async def output(self, text: str, stream: str) -> None:
         """A piece of live output. Waits while nobody reads."""
-        ...
 
     def progress(self, done: float | None, total: float | None, note: str) -> None:
         """The tool has made progress. May be called from any thread."""
-        ...
-
-    def thread_left(self) -> None:
-        """The call was ended, and the worker thread of its tool goes on."""
-        ...
-
-    def thread_ended(self) -> None:
-        """The abandoned thread has ended now. Called from that thread."""
-        ...
-
-
-@runtime_checkable
-class ProcessReporter(Protocol):
-    """A `CallReporter` that takes process ids as well. The scheduler's is one."""
 
     def process_started(self, pid: int) -> None:
         """The tool has started the process `pid`. May be called from any thread."""
-        ...
+
+    def thread_left(self) -> None:
+        """The call was ended, and the worker thread of its tool goes on."""
+
+    def thread_ended(self) -> None:
+        """The abandoned thread has ended now. Called from that thread."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -191,15 +140,40 @@ class ToolContext(Generic[DepsT]):
         """Report the process `pid`, which the tool has started, as an event. May be called from a
         worker thread.
         """
-        reporter: object = self.reporter
-        if isinstance(reporter, ProcessReporter):
-            reporter.process_started(pid)
+        if self.reporter is not None:
+            self.reporter.process_started(pid)
 
 
 ToolKind: TypeAlias = Literal["read", "edit", "execute", "other"]
 """The effect of a tool on the world. Reads run beside reads; edits and executions run in order."""
 Keep: TypeAlias = Literal["ends", "head", "tail", "matches"]
 """The part of a result that the model gets, if the result is too long."""
+MAX_CHARS: Final = 40_000
+"""A result of more characters is cut. Source: Gemini CLI."""
+MAX_LINES: Final = 2_000
+"""A result of more lines is cut. Source: opencode, pi."""
+_LEAST_CHARS: Final = 200
+"""The smallest bound: a shorter text could not be read."""
+
+
+@dataclass(slots=True, frozen=True)
+class Bound:
+    """The longest result that is not cut. Raises `ConfigError` for less than 200 characters or 4
+    lines.
+    """
+
+    max_chars: int = MAX_CHARS
+    max_lines: int = MAX_LINES
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_chars", _LEAST_CHARS), ("max_lines", 4)):
+            check_number(name, getattr(self, name), least)
+
+    def holds(self, text: str) -> bool:
+        """Whether `text` need not be cut."""
+        return len(text) <= self.max_chars and text.count("\n") < self.max_lines
+
+
 NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any], ToolContext], bool]
 LoopKey: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
@@ -348,6 +322,70 @@ def check_name(name: object) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
+# The parts around the calls of a run: what hears of them, and the admission of each.
+
+
+class CallListener:
+    """Is called with each step of a call while it is carried out. This class ignores them all."""
+
+    listens = True
+    """Whether `changed` has to be called for each step."""
+
+    def changed(self, record: CallRecord) -> None:
+        """A call has taken a step, which is stored."""
+
+    async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        """A tool has written live output. This may wait until somebody has read it."""
+        await anyio.lowlevel.checkpoint()
+
+    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+        """A tool has reported how far its call is."""
+
+    def process_started(self, call: ToolCall, pid: int) -> None:
+        """A tool has started a process."""
+
+    def dropped(self, call: ToolCall, why: str) -> None:
+        """A tool has answered after its call had got another result."""
+
+    async def requested(self, request: ApprovalRequest) -> None:
+        """A person is about to be asked: when this returns, the question is on record."""
+
+    async def answered(self, answer: ApprovalAnswer) -> None:
+        """The question has got its answer: when this returns, the answer is on record."""
+
+    async def ended(self) -> None:
+        """A call has got its result, and others may take longer. This may wait until its end is on
+        record.
+        """
+
+
+class _NoListener(CallListener):
+    listens = False
+
+
+NO_LISTENER = _NoListener()
+
+
+@dataclass(slots=True, frozen=True)
+class Admission:
+    """Says whether a call may be made, and why not."""
+
+    state: CallState | None = None
+    """`None`: the call may be made. `DENIED`, `EXPIRED`: it ends in this state.
+    `AWAITING_APPROVAL`: it stays open, and the run has to end, because a person will answer later.
+    """
+    text: str = ""
+    """Why the call may not be made, for the model."""
+    arguments: Mapping[str, Any] | None = None
+    """The arguments to use instead of the model's."""
+    approval: str | None = None
+    """The id of the question that was asked."""
+
+
+ADMITTED: Final = Admission()
+
+
+# --------------------------------------------------------------------------------------------------
 # The clock of a run, and tasks beside the caller. Tools need them, and so does the harness.
 
 
@@ -451,3 +489,29 @@ class Background:
     def _has_ended(self) -> None:
         self._done.set()
         self._then()
+
+
+async def wait_until(clock: Clock, when: float, event: anyio.Event) -> None:
+    """Wait for `event`, which is set when `now()` has reached `when`."""
+    alarm = clock.call_at(when, event.set)
+    try:
+        await event.wait()
+    finally:
+        alarm.cancel()
+
+
+class LoopClock:
+    """The clock of the event loop, for calls that no run makes."""
+
+    def now(self) -> float:
+        """The time of the event loop."""
+        return anyio.current_time()
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Alarm:
+        """Call `callback` in a task beside the caller, see `Clock.call_at`."""
+
+        async def ring() -> None:
+            await anyio.sleep_until(when)
+            callback()
+
+        return Background(ring, "alarm of a call")

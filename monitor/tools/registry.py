@@ -5,6 +5,7 @@ closed as a whole, and its tools may change while it is open.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +15,11 @@ from typing import Any, Final, Protocol, Self, TypeGuard, cast, runtime_checkabl
 from monitor._util.argument_checks import with_context
 from monitor._util.explained_options import explained
 from monitor.errors import ConfigError
+from monitor.goal.goal import RESERVED
+from monitor.messages import Message
 from monitor.models import ToolSpec
 from monitor.tools.base import Tool, ToolContext, ToolTraits, check_name, excerpt, traits_of
-from monitor.tools.functions import UnusableSchema, argument_check, as_tool
+from monitor.tools.functions import FunctionTool, UnusableSchema, argument_check, as_tool
 
 
 @runtime_checkable
@@ -166,9 +169,7 @@ class Registry(Mapping[str, Tool]):
 
     def entry(self, name: str) -> ToolEntry:
         """The tool that has the name `name` now. `NO_TOOL`: there is none."""
-        if self._seen is None or self.toolsets:
-            self._refresh()
-        return self._entries.get(name, NO_TOOL)
+        return self.entries().get(name, NO_TOOL)
 
     def entries(self) -> Mapping[str, ToolEntry]:
         """All tools as they are now, by name."""
@@ -282,3 +283,53 @@ def _giver(tool: Tool) -> str:
     if written is None or not hasattr(written, "__qualname__"):
         written = type(tool)
     return f"{written.__module__}.{written.__qualname__}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Tools by which a model changes its run.
+#
+# The first three of `RUN_TOOLS` belong to the run, which offers them if it has declared outputs or
+# a plan. The others are ordinary tools for `tools=`. With `ToolContext.run` more such tools can
+# be written.
+
+RUN_TOOLS: Final[Mapping[str, str]] = {
+    "terminate": "ends the run, with success or failure",
+    "emit_value": "hands over a declared output",
+    "update_plan": "changes the plan, or the state of a step",
+    "pause": "stands still until a person says how it goes on",
+    "checkpoint": "stores the conversation so far",
+}
+"""The effect of each such tool on the run."""
+
+assert set(RUN_TOOLS) >= RESERVED  # noqa: S101 - the table names every tool of the run itself
+
+
+def pause_tool() -> FunctionTool[..., Any]:
+    """A tool by which the model asks a person before it goes on.
+
+    The question goes to the run's approver: approved, the model goes on; refused, it reads the
+    reason. With `PendingApprovals` the run ends as `paused`. Without an approver the call is
+    refused.
+    """
+
+    async def pause(question: str) -> str:  # noqa: ARG001 - the person reads it
+        """Stop and ask a person. Use it when you cannot decide by yourself."""
+        return "A person has read this and says: go on."
+
+    return FunctionTool(pause, needs_approval=True, alone=True)
+
+
+def checkpoint_tool(save: Callable[[tuple[Message, ...], str], Any]) -> FunctionTool[..., Any]:
+    """A tool by which the model stores the conversation before a risky step.
+
+    `save` is called with the messages so far and the model's note; it may be async.
+    """
+
+    async def checkpoint(note: str, context: ToolContext) -> str:
+        """Store the conversation so far, with a note on what comes next."""
+        saved = save(context.run.history, note)
+        if inspect.isawaitable(saved):
+            await saved
+        return "The conversation is stored."
+
+    return FunctionTool(checkpoint, alone=True)

@@ -428,7 +428,7 @@ STATES = list(CallState)
 
 @pytest.mark.parametrize("before", STATES)
 async def test_its_steps_of_a_call_are_those_of_the_ledger_in_memory(opened: Any, before: Any):
-    from monitor.tools.calls.call_records import InMemoryLedger
+    from monitor.tools.calls.call import InMemoryLedger
 
     async with opened() as session:
         memory = InMemoryLedger()

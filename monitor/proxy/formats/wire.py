@@ -28,7 +28,7 @@ from urllib.parse import unquote
 
 from monitor.adapters.adapter import FullAdapter, ReportedFailure
 from monitor.chunks import NO_USAGE, Chunk, Usage, UsageReport
-from monitor.context.repair import repair, repair_behind
+from monitor.context.repairs import repair, repair_behind
 from monitor.errors import AdapterError, MonitorError
 from monitor.messages import RepairKind
 from monitor.models import ModelError

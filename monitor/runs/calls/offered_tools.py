@@ -15,11 +15,13 @@ from monitor.guard.streams.ask import ask
 from monitor.guard.streams.wait import Clock
 from monitor.messages import CallLedger, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
+from monitor.runs.calls.guidance import GuidanceFlag, check_flag
 from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of
 from monitor.tools.artifacts.artifact_store import ArtifactStore
-from monitor.tools.calls.call_records import SPECIAL
-from monitor.tools.registry import Registry
-from monitor.tools.results.truncation import Bound, GuidanceFlag, ResultStore, Summarise, check_flag, shown
+from monitor.tools.base import Bound
+from monitor.tools.registry import RUN_TOOLS, Registry
+from monitor.tools.results.kept_results import ResultStore, Summarise
+from monitor.tools.results.truncation import shown
 from monitor.verdicts import VETO
 
 # --------------------------------------------------------------------------------------------------
@@ -43,41 +45,27 @@ INSTRUCTIONS: Final = (
 )
 
 
-@dataclass(slots=True, frozen=True)
-class SummarizingModel:
-    """Asks `model` for the summary of a result. `charge` gets the cost of each question.
-
-    A result that does not fit into the model's window is cut in its middle first.
-    """
-
-    model: Model
-    clock: Clock
-    close_grace_s: float
-    charge: Callable[[AskCost], None]
-
-    async def __call__(self, result: ToolResult) -> str:
-        """The summary. Raises what the model raises, and `TimeoutError`."""
-        tokens = window_of(self.model.name, default_tokens=UNKNOWN_WINDOW_TOKENS).tokens or UNKNOWN_WINDOW_TOKENS
-        bound = Bound(max(int(tokens * CHARS_PER_TOKEN * WINDOW_SHARE), 2_000), _MOST_LINES)
-        said = f"The result of the tool {result.name}:\n\n<result>\n{shown(result.text, bound=bound).text}\n</result>"
-        request = ModelRequest(messages=(UserMessage((Text(said),)),), instructions=INSTRUCTIONS)
-        return await ask(
-            self.model,
-            request,
-            timeout_s=TIMEOUT_S,
-            clock=self.clock,
-            close_grace_s=self.close_grace_s,
-            charge=self.charge,
-        )
-
-
 def summarise_with(
     summary: ResultSummary | None, *, clock: Clock, close_grace_s: float, charge: Callable[[AskCost], None]
 ) -> Summarise | None:
-    """The function that summarises the long results of a run. `None`: they are cut."""
-    if callable(getattr(summary, "stream", None)):
-        return SummarizingModel(cast("Model", summary), clock, close_grace_s, charge)
-    return cast("Summarise | None", summary)
+    """The function that summarises the long results of a run. `None`: they are cut. `charge` gets
+    the cost of each question to a model.
+
+    A result that does not fit into the model's window is cut in its middle first. The function
+    raises what the model raises, and `TimeoutError`.
+    """
+    if not callable(getattr(summary, "stream", None)):
+        return cast("Summarise | None", summary)
+    model = cast("Model", summary)
+
+    async def summarise(result: ToolResult) -> str:
+        tokens = window_of(model.name, default_tokens=UNKNOWN_WINDOW_TOKENS).tokens or UNKNOWN_WINDOW_TOKENS
+        bound = Bound(max(int(tokens * CHARS_PER_TOKEN * WINDOW_SHARE), 2_000), _MOST_LINES)
+        said = f"The result of the tool {result.name}:\n\n<result>\n{shown(result.text, bound=bound).text}\n</result>"
+        request = ModelRequest(messages=(UserMessage((Text(said),)),), instructions=INSTRUCTIONS)
+        return await ask(model, request, timeout_s=TIMEOUT_S, clock=clock, close_grace_s=close_grace_s, charge=charge)
+
+    return summarise
 
 
 # --------------------------------------------------------------------------------------------------
@@ -147,7 +135,7 @@ class OfferedTools:
         self._only: tuple[str, ...] | None = None
         self._turn_only: Collection[str] | None = None
         self._written: dict[str, str] = {}
-        """For the id of a special tool's call: the name that the model wrote, where it differs."""
+        """The name that the model wrote, where it differs, by the id of the call."""
 
     def withdraw(self, name: str) -> None:
         """The model may not call the tool `name` any more."""
@@ -194,9 +182,9 @@ class OfferedTools:
         return name in self._withdrawn or (self._only is not None and name not in self._only)
 
     def meant(self, call: ToolCall) -> ToolCall:
-        """`call` under the name of the special tool that it means: `Terminate` is `terminate`."""
+        """`call` under the name of the run's tool that it means: `Terminate` is `terminate`."""
         name = call.name.lower()
-        if name == call.name or name not in SPECIAL or call.name in self._tools:
+        if name == call.name or name not in RUN_TOOLS or call.name in self._tools:
             return call
         self._written[call.id] = call.name
         return replace(call, name=name)

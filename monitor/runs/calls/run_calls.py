@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -34,86 +35,30 @@ from monitor.guard.streams.wait import Clock
 from monitor.messages import ApprovalAnswer, ApprovalRequest, AssistantMessage, CallRecord, CallState, Message
 from monitor.outcome import Turn
 from monitor.policy import stop_for
+from monitor.runs.calls.guidance import GuidanceBook
 from monitor.runs.calls.offered_tools import CallOptions, OfferedTools
 from monitor.runs.context.run_context import RunContext
 from monitor.runs.delivery import Delivery
-from monitor.runs.pausing import beside
-from monitor.runs.record.journal import or_by_mail, remove_answers
+from monitor.runs.pausing import in_task
 from monitor.runs.record.recorder import Recorder
+from monitor.runs.record.session_reading import or_by_mail, remove_answers
 from monitor.tools.approvals.approval import Approvals, approver_of
-from monitor.tools.base import CallingRun, GuidanceContext
+from monitor.tools.base import CallingRun, CallListener, GuidanceContext
 from monitor.tools.calls.scheduler import Scheduler
-from monitor.tools.protocols import CallListener
 from monitor.tools.registry import Registry, Toolset
-from monitor.tools.results.truncation import GuidanceBook, Summarise
+from monitor.tools.results.kept_results import Summarise
 from monitor.tools.sandbox.confinement import SandboxFound
 from monitor.verdicts import VETO, Detection, Stop
 
-# --------------------------------------------------------------------------------------------------
-# The news of calls as events of the run.
+T = TypeVar("T")
 
 
-class CallNews(CallListener):
-    """Emits an event for each step of a call and for each question to a person.
-
-    With a `recorder`, that a tool is entered becomes an event when its record is stored.
-    """
-
-    def __init__(self, core: RunCore, clock: Clock, delivery: Delivery, recorder: Recorder | None) -> None:
-        self._core = core
-        self._now = clock.now
-        self._delivery = delivery
-        self._emit = delivery.emit
-        self._recorder = recorder
-        self.listens = delivery.listened
-        if recorder is not None:
-            recorder.journal.enters = self._changed
-
-    def changed(self, record: CallRecord) -> None:
-        if self._recorder is None or record.state is not CallState.RUNNING:
-            self._changed(record)
-
-    def _changed(self, record: CallRecord) -> None:
-        if self.listens:
-            self._emit(ToolCallChanged(self._at(), record.turn, record))
-
-    async def output(self, call: ToolCall, stream: str, text: str) -> None:
-        self._emit(ToolOutput(self._at(), self._core.turns, call.id, stream, text))
-        await self._delivery.room()
-
-    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
-        self._emit(
-            ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, done=done, total=total, note=note)
-        )
-
-    def process_started(self, call: ToolCall, pid: int) -> None:
-        self._emit(ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, pid=pid))
-
-    def dropped(self, call: ToolCall, why: str) -> None:
-        self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
-
-    async def requested(self, request: ApprovalRequest) -> None:
-        """A person will be asked about a call."""
-        self._emit(ApprovalRequested(self._at(), self._core.turns, request))
-        await self._delivery.announced()
-
-    async def answered(self, answer: ApprovalAnswer) -> None:
-        """The question to a person has its answer."""
-        self._emit(ApprovalAnswered(self._at(), self._core.turns, answer))
-        await self._delivery.announced()
-        if self._recorder is not None and (mailbox := self._recorder.store.mailbox) is not None:
-            remove_answers(mailbox, answer.id)
-
-    async def ended(self) -> None:
-        await self._delivery.announced(beside_open_calls=True)
-
-    def _at(self) -> float:
-        return self._core.at(self._now())
-
-
-class Calls:
+class Calls(CallListener):
     """Carries out the calls of one run. The core answers calls of the run's own tools, the
     scheduler the others.
+
+    It hears the scheduler: an event is emitted for each step of a call and for each question to a
+    person. With a session, that a tool is entered becomes an event when its record is stored.
     """
 
     def __init__(
@@ -164,7 +109,9 @@ class Calls:
         self._shown: dict[str, ToolResult] = {}
         """The results of the turn's calls, as the model reads them."""
         self._recorder = options.ledger if isinstance(options.ledger, Recorder) else None
-        news = CallNews(core, clock, delivery, self._recorder)
+        self.listens = delivery.listened
+        if self._recorder is not None:
+            self._recorder.enters = self._tell_step
         self._opened: list[Toolset] = []
         self._approver = options.approver
         ask = approver_of(options.approver)
@@ -174,7 +121,7 @@ class Calls:
             ask if ask is None or mailbox is None else or_by_mail(ask, mailbox, clock),
             run=run,
             run_id=run_id,
-            listener=news,
+            listener=self,
             clock=clock,
         )
         self.scheduler = Scheduler(
@@ -183,7 +130,7 @@ class Calls:
             run_id=run_id,
             ledger=options.ledger,
             gate=self.approvals,
-            listener=news,
+            listener=self,
             clock=clock,
             at=core.at,
             limit=options.max_parallel,
@@ -202,7 +149,7 @@ class Calls:
         if (known := self._shown.pop(call.id, None)) is not None:
             return known
         text = result.text if result.vetoed else foreign(result.text)
-        if (guidance := self._guidance.beside(self.offered.meant(call), result)) is not None:
+        if (guidance := self._guidance.new_for(self.offered.meant(call), result)) is not None:
             text = f"{text}\n\n{guidance}"
         name = self.offered.written(call)
         return result if (name, text) == (result.name, result.text) else replace(result, name=name, text=text)
@@ -217,6 +164,46 @@ class Calls:
     def history_was_edited(self) -> None:
         """Earlier results may have left the history, with the guidance beside them."""
         self._guidance.forget()
+
+    # ------------------------------------------------------------------ the news of its calls
+
+    def changed(self, record: CallRecord) -> None:
+        if self._recorder is None or record.state is not CallState.RUNNING:
+            self._tell_step(record)
+
+    def _tell_step(self, record: CallRecord) -> None:
+        if self.listens:
+            self._emit(ToolCallChanged(self._at(), record.turn, record))
+
+    async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        self._emit(ToolOutput(self._at(), self._core.turns, call.id, stream, text))
+        await self._delivery.room()
+
+    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+        self._emit(
+            ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, done=done, total=total, note=note)
+        )
+
+    def process_started(self, call: ToolCall, pid: int) -> None:
+        self._emit(ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, pid=pid))
+
+    def dropped(self, call: ToolCall, why: str) -> None:
+        self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
+
+    async def requested(self, request: ApprovalRequest) -> None:
+        """A person will be asked about a call."""
+        self._emit(ApprovalRequested(self._at(), self._core.turns, request))
+        await self._delivery.announced()
+
+    async def answered(self, answer: ApprovalAnswer) -> None:
+        """The question to a person has its answer."""
+        self._emit(ApprovalAnswered(self._at(), self._core.turns, answer))
+        await self._delivery.announced()
+        if self._recorder is not None and (mailbox := self._recorder.store.mailbox) is not None:
+            remove_answers(mailbox, answer.id)
+
+    async def ended(self) -> None:
+        await self._delivery.announced(beside_open_calls=True)
 
     # ------------------------------------------------------------------ the toolsets
 
@@ -281,17 +268,14 @@ class Calls:
             # Other tasks and cancellations need a checkpoint, and this turn may have had none.
             await anyio.lowlevel.checkpoint()
             return
-        finished = self._finisher(calls, results)
-        number = self._core.turns
-
-        async def work() -> None:
-            await self.scheduler.carry_out(calls, finished, turn=number)
-
-        await self._beside(work)
+        await self._schedule(calls, self._finisher(calls, results))
         self._end_if_asked()
 
-    def _beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Coroutine[Any, Any, None]:
-        return beside(work, limits=self._work, delivery=self._delivery, grace_s=self._close_grace_s)
+    async def _schedule(self, calls: Sequence[ToolCall], finished: Callable[[ToolResult, float], None]) -> None:
+        await self._in_task(partial(self.scheduler.carry_out, calls, finished, turn=self._core.turns))
+
+    async def _in_task(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+        return await in_task(work, limits=self._work, delivery=self._delivery, grace_s=self._close_grace_s)
 
     def _finisher(
         self, calls: Sequence[ToolCall], results: dict[str, ToolResult]
@@ -307,14 +291,7 @@ class Calls:
             self._keep(by_id[result.id], result)
             now = self._now()
             self._emit(ToolFinished(core.at(now), number, result, now - started))
-            core.tool_result(
-                result.id,
-                result.text,
-                now,
-                is_error=result.is_error,
-                vetoed=result.vetoed,
-                progress=result.progress,
-            )
+            self._report(result, now)
             self._finish_with(result)
             if result.error_kind is not ToolErrorKind.CANCELLED:
                 detection = self._context.observe(by_id[result.id], result)
@@ -366,13 +343,16 @@ class Calls:
             if not self.left_open or call.id in waiting:
                 self._emit(ToolStarted(self._at(), self._core.turns, call))
 
-        async def work() -> None:
-            await self.scheduler.carry_out(calls, finished, turn=self._core.turns)
-
-        await self._beside(work)
+        await self._schedule(calls, finished)
         news = {id: self.shown(by_id[id], one) if id in by_id else one for id, one in results.items()}
         self._put_in(history, at, message, news)
         self._end_if_asked()
+
+    def _report(self, result: ToolResult, now: float) -> None:
+        """Tell the core the result of a call."""
+        self._core.tool_result(
+            result.id, result.text, now, is_error=result.is_error, vetoed=result.vetoed, progress=result.progress
+        )
 
     def _finish_with(self, result: ToolResult) -> None:
         """The run ends behind this turn, if the tool of `result` says so."""
@@ -410,8 +390,7 @@ class Calls:
             else:
                 continue
             if call.id in waiting:
-                one = results[call.id]
-                self._core.tool_result(call.id, one.text, self._now(), is_error=one.is_error, vetoed=one.vetoed)
+                self._report(results[call.id], self._now())
         return results
 
     def _pause_for_answers(self) -> None:
@@ -421,7 +400,7 @@ class Calls:
             what = "call waits" if len(pending) == 1 else "calls wait"
             detail = f"{len(pending)} {what} for an approval" if pending[0].call_id else f"held: {pending[0].why}"
             self._core.leave(Stop(TerminateReason.PAUSED, detail, "approval"), None, self._now())
-        elif awaited := [*self.scheduler.records.awaited.values()]:
+        elif awaited := [*self.scheduler.calls.awaited.values()]:
             count = len(awaited)
             what = "a call waits for its result" if count == 1 else f"{count} calls wait for their results"
             stop = Stop(TerminateReason.PAUSED, f"{what}: {', '.join(awaited)}", "deferred")
@@ -431,13 +410,7 @@ class Calls:
         """The run is frozen until a person says how it goes on. What they say to the model is added
         to `said`. Pauses whenever there are events for the reader.
         """
-        answer: ApprovalAnswer | None = None
-
-        async def ask() -> None:
-            nonlocal answer
-            answer = await self.approvals.hold(detection)
-
-        await self._beside(ask)
+        answer = await self._in_task(partial(self.approvals.hold, detection))
         if answer is not None and answer.approved:
             if answer.reason:
                 said.append(answer.reason)
@@ -463,7 +436,7 @@ class Calls:
             result = self._core.answer_call(call, self._now())
         else:
             result = self.offered.refused(call)
-            self._core.tool_result(call.id, result.text, self._now(), is_error=True, vetoed=True)
+            self._report(result, self._now())
         if result is not None and result.is_error:  # an accepted call has an event of its own
             self._emit(ToolFinished(self._at(), self._core.turns, result, 0.0))
         return result

@@ -32,7 +32,7 @@ from monitor.messages import Message
 from monitor.models import Model, ToolSpec
 from monitor.runs.context.compaction_job import RunServices
 from monitor.runs.context.compactor import Compactor
-from monitor.runs.record.journal import CompactionNumbers
+from monitor.runs.record.compaction_runs import CompactionNumbers
 from monitor.runs.record.recorder import Recorder, known_in
 from monitor.sessions.closed_runs import COMPACT, RunRecord, SessionStore
 from monitor.sessions.tree import ACTIVE

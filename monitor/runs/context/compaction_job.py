@@ -23,7 +23,7 @@ from monitor.errors import CompactionFailure
 from monitor.events import Event
 from monitor.guard.streams.wait import Alarm, Clock
 from monitor.models import Model
-from monitor.runs.record.journal import CompactionNumbers
+from monitor.runs.record.compaction_runs import CompactionNumbers
 from monitor.tools.base import Background
 
 LATE_S: Final = 5.0

@@ -19,7 +19,7 @@ from typing import Any
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import COMPACTION, CommittedEdit, History
 from monitor.core.replay.recording import InputLog
-from monitor.errors import RESUMABLE, TerminateReason
+from monitor.errors import TerminateReason
 from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -42,7 +42,8 @@ from monitor.events import (
 )
 from monitor.messages import AssistantMessage, CallRecord, Message
 from monitor.outcome import Outcome
-from monitor.runs.record.journal import CompactionRuns, Journal, NewNode, StoredMessage, StoredResult
+from monitor.runs.record.compaction_runs import CompactionRuns
+from monitor.runs.record.journal import Journal, NewNode, PendingChanges, StoredMessage, StoredResult
 from monitor.sessions.closed_runs import RunRecord, RunStage, SessionStore, branch_of
 from monitor.sessions.nodes import Draft, context_edit, message
 from monitor.sessions.tree import Context, new_ids
@@ -74,7 +75,7 @@ TASK = "task"
 """The key of a run's task in the data of its record."""
 
 
-class Recorder:
+class Recorder(Journal):
     """Writes one run into `store`. It is the ledger of the run, and hears its events.
 
     A nested run has a branch of its own, so that the conversation of its caller stays whole.
@@ -95,26 +96,15 @@ class Recorder:
         the run's core, if its chunks are stored. `branch`: by default the session's own for a run
         that was started from outside, and another one for a nested run.
         """
-        self.store = store
-        self.branch: str = branch or branch_of(record)
+        super().__init__(store, run=record.id, branch=branch or branch_of(record), turn=turn, log=log)
         self._history = history
         self._record = record
         self._reply = reply
-        self._turn = turn
-        self._log = log
-        self._stored: list[StoredMessage] = []
+        self._messages: list[StoredMessage] = []
         self._written: StoredMessage | None = None
         """The reply that was stored before its calls were made, until the history has it."""
         self._edits = 0
-        self.journal: Journal = Journal(store, run=record.id, branch=self.branch, turn=turn, log=log)
-        self.compactions: CompactionRuns = CompactionRuns(
-            store, record.id, self.journal, turn=turn, sync=self.sync, stored=self._stored_so_far
-        )
-
-    @property
-    def run(self) -> str:
-        """The id of the run that is recorded."""
-        return self._record.id
+        self.compactions: CompactionRuns = CompactionRuns(self, sync=self.sync, stored=self._stored_so_far)
 
     def emit(self, event: Event) -> int:
         """Take an event; the next step writes it. Returns its number; 0: it is not stored."""
@@ -123,7 +113,7 @@ class Recorder:
             return 0
         if self._log is not None:
             self._log.stores()
-        return self.journal.add_event(event)
+        return self.add_event(event)
 
     def is_early(self, event: Event) -> bool:
         """Whether `event` may be handed out before it is stored: it announces no effect."""
@@ -139,52 +129,45 @@ class Recorder:
         `with_results`: the last of them may have results that are not stored, and gets them now.
         """
         if head is not None:
-            self.journal.head = await self.store.find_node(head)
+            self.head = await self.store.find_node(head)
         if resumed:
             await self.compactions.take_up()
         self._record = replace(
             self._record, state=RunStage.RUNNING, started_at_s=self._record.started_at_s or time.time()
         )
-        self._stored = [*known]
+        self._messages = [*known]
         self._edits = len(self._history.edits)
-        self.journal.add_run(self._record)
+        self.add(PendingChanges(runs={self.run: self._record}))
         if with_results and known and known[-1].node:
-            self.journal.add_nodes([*self._changed(known[-1], known[-1].message)])
-        self.journal.add_nodes(self._new())
-        await self.journal.flush()
+            self.add_nodes([*self._changed(known[-1], known[-1].message)])
+        self.add_nodes(self._new())
+        await self.flush()
 
     async def sync(self) -> None:
         """Store what has been added to the history since the last step, and what happened."""
         await self.compactions.sync()
-        self.journal.add_nodes(self._new())
+        self.add_nodes(self._new())
         if edits := self._history.edits[self._edits :]:
             self._edits = len(self._history.edits)
-            await self.journal.flush()  # an edit names the nodes that it changes
+            await self.flush()  # an edit names the nodes that it changes
             self._add_edits(edits)
-        await self.journal.flush()
+        await self.flush()
 
     def add_messages(self) -> None:
         """Take what has been added to the history, for the same commit as the events so far."""
-        self.journal.add_nodes(self._new())
-
-    async def end_with(self, **data: Any) -> None:
-        """Store that the run has ended, with these facts."""
-        self.journal.add_run(
-            replace(self._record, state=RunStage.ENDED, ended_at_s=time.time(), data={**self._record.data, **data})
-        )
-        await self.sync()
+        self.add_nodes(self._new())
 
     async def end(self, outcome: Outcome) -> None:
         """Store the outcome with which the run ended."""
-        goes_on = outcome.reason in RESUMABLE
-        ended = replace(
-            self._record,
-            state=_STATES.get(outcome.reason, RunStage.ENDED),
-            ended_at_s=None if goes_on else time.time(),
-            data={**self._record.data, "reason": outcome.reason.value, "detail": outcome.detail, "ok": outcome.ok},
-        )
-        self.journal.add_run(ended)
-        self.journal.add_requests(outcome.pending)
+        state = _STATES.get(outcome.reason, RunStage.ENDED)
+        self.add(PendingChanges(requests=[*outcome.pending]))
+        await self.end_with(state, reason=outcome.reason.value, detail=outcome.detail, ok=outcome.ok)
+
+    async def end_with(self, state: RunStage = RunStage.ENDED, **data: Any) -> None:
+        """Store that this process leaves the run in this state, with these facts."""
+        ended_at_s = time.time() if state is RunStage.ENDED else None
+        record = replace(self._record, state=state, ended_at_s=ended_at_s, data={**self._record.data, **data})
+        self.add(PendingChanges(runs={self.run: record}))
         await self.sync()
 
     # ------------------------------------------------------------------ the ledger
@@ -194,44 +177,32 @@ class Recorder:
         them becomes `running`.
         """
         self.add_reply()
-        return self.journal.intend(records)
+        return await super().intend(records)
 
     def add_reply(self) -> None:
         """Take the message that the model has just made, before its calls are made."""
         if self._written is None and (reply := self._reply()) is not None:
-            self.journal.add_nodes(self._new())
+            self.add_nodes(self._new())
             self._written = StoredMessage(reply, None)
-            self.journal.add_nodes([(self._draft(reply), self._written)])
-
-    async def advance(self, record: CallRecord) -> bool:
-        """See `CallLedger.advance`."""
-        return await self.journal.advance(record)
-
-    async def find(self, key: str) -> CallRecord | None:
-        """See `CallLedger.find`."""
-        return await self.journal.find(key)
-
-    async def open_calls(self, run: str) -> Sequence[CallRecord]:
-        """See `CallLedger.open_calls`."""
-        return await self.journal.open_calls(run)
+            self.add_nodes([(self._draft(reply), self._written)])
 
     # ------------------------------------------------------------------ what is written
 
     def _stored_so_far(self) -> Sequence[StoredMessage]:
         """The originals, and the reply that is stored before the history has it."""
-        return self._stored if self._written is None else [*self._stored, self._written]
+        return self._messages if self._written is None else [*self._messages, self._written]
 
     def _draft(self, said: Message) -> Draft:
-        return message(said, run=self.run, turn=self._turn())
+        return message(said, run=self.run, turn=self.turn())
 
     def _new(self) -> list[NewNode]:
         """Drafts of the originals that are not stored. Of the reply that is, its results."""
         drafts: list[NewNode] = []
-        for said in self._history.originals[len(self._stored) :]:
+        for said in self._history.originals[len(self._messages) :]:
             before, self._written = self._written, None
             if before is None or before.node is None:
                 if before is not None:
-                    self.journal.drop(before)  # it is written with its results
+                    self.drop(before)  # it is written with its results
                 stored = StoredMessage(said, None)
                 drafts.append((self._draft(self._known_of(stored, said)), stored))
             elif isinstance(said, AssistantMessage):
@@ -239,9 +210,9 @@ class Recorder:
                 drafts += self._changed(stored, said)
             else:  # the reply did not become part of the history
                 stored = StoredMessage(said, None)
-                drafts.append((context_edit(before.node, None, run=self.run, turn=self._turn()), None))
+                drafts.append((context_edit(before.node, None, run=self.run, turn=self.turn()), None))
                 drafts.append((self._draft(said), stored))
-            self._stored.append(stored)
+            self._messages.append(stored)
         return drafts
 
     def _known_of(self, stored: StoredMessage, said: Message) -> Message:
@@ -250,7 +221,7 @@ class Recorder:
         stored.message = said
         if not isinstance(said, AssistantMessage) or not said.results:
             return said
-        results = tuple(one for one in said.results if not self.journal.waits(stored.ids.get(one.id, one.id)))
+        results = tuple(one for one in said.results if not self.waits(stored.ids.get(one.id, one.id)))
         stored.results = {one.id: one for one in results}
         return said if len(results) == len(said.results) else replace(said, results=results)
 
@@ -262,7 +233,7 @@ class Recorder:
         results = known.results if isinstance(known, AssistantMessage) else ()
         same = same_reply(before, said) and all(were.get(one.id) in (None, one) for one in results)
         if not same:
-            yield context_edit(stored.node, known, run=self.run, turn=self._turn()), None
+            yield context_edit(stored.node, known, run=self.run, turn=self.turn()), None
             return
         for one in results:
             if one.id not in were:
@@ -270,35 +241,35 @@ class Recorder:
 
     def _result(self, stored: StoredMessage, result: ToolResult) -> Draft:
         id = stored.ids.get(result.id, result.id)
-        return message(result if id == result.id else replace(result, id=id), run=self.run, turn=self._turn())
+        return message(result if id == result.id else replace(result, id=id), run=self.run, turn=self.turn())
 
     def add_result(self, result: ToolResult) -> None:
         """Take the result of a call that has just ended: both are stored in one commit."""
         stored = self._written or next(
-            (one for one in reversed(self._stored) if isinstance(one.message, AssistantMessage)), None
+            (one for one in reversed(self._messages) if isinstance(one.message, AssistantMessage)), None
         )
-        if stored is None or self.journal.waits(stored.ids.get(result.id, result.id)):
+        if stored is None or self.waits(stored.ids.get(result.id, result.id)):
             return
         if result.id not in stored.results:
             draft = self._result(stored, result)
         elif stored.node is not None and isinstance(stored.message, AssistantMessage):
             results = (*(one for one in stored.results.values() if one.id != result.id), result)
-            draft = context_edit(stored.node, replace(stored.message, results=results), run=self.run, turn=self._turn())
+            draft = context_edit(stored.node, replace(stored.message, results=results), run=self.run, turn=self.turn())
         else:
             return
         stored.results[result.id] = result
-        self.journal.add_nodes([(draft, StoredResult(stored))])
+        self.add_nodes([(draft, StoredResult(stored))])
 
     def _add_edits(self, edits: Sequence[CommittedEdit]) -> None:
         """A compaction has its node already. Any other edit is one of the messages it changed."""
-        self.journal.add_nodes([new for one in edits if one.edit.kind != COMPACTION for new in self._edited(one)])
+        self.add_nodes([new for one in edits if one.edit.kind != COMPACTION for new in self._edited(one)])
 
     def _edited(self, edit: CommittedEdit) -> Iterator[NewNode]:
         """Drafts for an edit that puts messages in the place of as many others."""
         if len(edit.replaced) != len(edit.edit.replacement):
             return
         for before, after in zip(edit.replaced, edit.edit.replacement, strict=True):
-            stored = next((one for one in reversed(self._stored) if one.message is before), None)
+            stored = next((one for one in reversed(self._messages) if one.message is before), None)
             if stored is not None and stored.node and after is not before:
                 yield from self._changed(stored, after)
 

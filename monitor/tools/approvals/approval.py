@@ -27,9 +27,8 @@ from monitor.messages import ApprovalAnswer, ApprovalRequest, CallState, bound_h
 from monitor.tools.approvals.approvers import Grants, schema_hash, scopes_of
 from monitor.tools.approvals.judged_call import JudgedCall, deciding_files, judged
 from monitor.tools.approvals.rules import Rules
-from monitor.tools.base import CallingRun, Clock, ToolContext
+from monitor.tools.base import ADMITTED, Admission, CallingRun, CallListener, Clock, ToolContext
 from monitor.tools.masking import masked, restored
-from monitor.tools.protocols import ADMITTED, Admission
 from monitor.tools.registry import ToolEntry
 from monitor.verdicts import VETO, Detection
 
@@ -90,16 +89,6 @@ def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
     return cast("AskFunction", ask)
 
 
-class ApprovalListener(Protocol):
-    """Is called with the questions and the answers."""
-
-    async def requested(self, request: ApprovalRequest) -> None:
-        """A person is about to be asked: when this returns, the question is on record."""
-
-    async def answered(self, answer: ApprovalAnswer) -> None:
-        """The question has got its answer: when this returns, the answer is on record."""
-
-
 ELICITATION: Final = "elicitation"
 """Takes the place of a tool's name where a server asks a person, and no call is approved."""
 WAITS: Final = f"{VETO} This call waits for an approval. It was not made yet; do not repeat it."
@@ -109,7 +98,7 @@ EXPIRED: Final = (
 
 
 class Approvals:
-    """Decides about the calls of one run. It is the `AdmissionControl` of the scheduler."""
+    """Decides about the calls of one run. The scheduler asks it before each."""
 
     def __init__(
         self,
@@ -118,7 +107,7 @@ class Approvals:
         *,
         run: CallingRun,
         run_id: str,
-        listener: ApprovalListener,
+        listener: CallListener,
         clock: Clock,
         wall: Callable[[], float] = time.time,
     ) -> None:

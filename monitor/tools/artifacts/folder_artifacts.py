@@ -13,10 +13,11 @@ import re
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio.to_thread
 
@@ -47,6 +48,7 @@ except ImportError:  # pragma: no cover - a system without it (Windows) has no l
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _PROJECT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
@@ -57,6 +59,24 @@ holds for a day.
 """
 _LEFT_OVER_S: Final = 3_600.0
 """A half-written file that is older belongs to a process that has ended."""
+
+
+def _in_thread(do: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """A method that runs in a thread, because a file system may be slow. If the caller is
+    cancelled, work that has begun is still finished.
+    """
+
+    @wraps(do)
+    async def method(store: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        def work() -> R:
+            try:
+                return do(store, *args, **kwargs)
+            except OSError as error:
+                raise StoreError(f"the artifacts cannot be read or written: {describe(error)}") from error
+
+        return await anyio.to_thread.run_sync(work)
+
+    return method
 
 
 @explained(example="monitor.tools.FolderArtifacts('kept')")
@@ -82,27 +102,8 @@ class FolderArtifacts:
     def __repr__(self) -> str:
         return f"FolderArtifacts({str(self.path)!r})"
 
-    async def put(self, text: str, *, reference: Reference | None = None, pin: str | None = None) -> Artifact:
-        return await _in_thread(self._put, text, reference, pin)
-
-    async def pin(self, refs: Iterable[str], owner: str) -> None:
-        await _in_thread(self._pin, tuple(refs), owner)
-
-    async def unpin(self, owner: str) -> None:
-        await _in_thread(self._unpin, owner)
-
-    async def find(self, ref: str) -> Artifact | None:
-        return await _in_thread(self._find, ref)
-
-    async def read(self, ref: str) -> str:
-        return await _in_thread(self._read, ref)
-
-    async def artifacts(self) -> Sequence[Artifact]:
-        return await _in_thread(self._all)
-
-    # ------------------------------------------------------------------ in a thread
-
-    def _put(self, text: str, reference: Reference | None, pin: str | None) -> Artifact:
+    @_in_thread
+    def put(self, text: str, *, reference: Reference | None = None, pin: str | None = None) -> Artifact:
         data = encoded(text)
         digest = digest_of(data)
         with self._locked():
@@ -121,23 +122,27 @@ class FolderArtifacts:
                 self._own(pin).add([digest])
         return artifact
 
-    def _pin(self, refs: Sequence[str], owner: str) -> None:
+    @_in_thread
+    def pin(self, refs: Iterable[str], owner: str) -> None:
         with self._locked():
             digests = [resolved(ref, self._near(ref)) for ref in refs]
             self._own(owner).add(digests)
 
-    def _unpin(self, owner: str) -> None:
+    @_in_thread
+    def unpin(self, owner: str) -> None:
         pin = self._pins.pop(owner, None)
         if pin is not None:
             pin.close()
 
-    def _find(self, ref: str) -> Artifact | None:
+    @_in_thread
+    def find(self, ref: str) -> Artifact | None:
         try:
             return self._known(resolved(ref, self._near(ref)))
         except ArtifactGone:
             return None
 
-    def _read(self, ref: str) -> str:
+    @_in_thread
+    def read(self, ref: str) -> str:
         digest = resolved(ref, self._near(ref))
         try:
             data = self._place(digest).read_bytes()
@@ -150,7 +155,8 @@ class FolderArtifacts:
         self.loads += 1
         return data.decode("utf-8", "surrogatepass")
 
-    def _all(self) -> Sequence[Artifact]:
+    @_in_thread
+    def artifacts(self) -> Sequence[Artifact]:
         return [known for digest in self._sizes() if (known := self._known(digest)) is not None]
 
     def _known(self, digest: str) -> Artifact | None:
@@ -315,20 +321,6 @@ def _to_json(artifact: Artifact) -> dict[str, Any]:
         "lines": artifact.lines,
         "references": [one.to_dict() for one in artifact.references],
     }
-
-
-async def _in_thread(do: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run `do` in a thread, because a file system may be slow. If the caller is cancelled, work
-    that has begun is still finished.
-    """
-
-    def work() -> R:
-        try:
-            return do(*args, **kwargs)
-        except OSError as error:
-            raise StoreError(f"the artifacts cannot be read or written: {describe(error)}") from error
-
-    return await anyio.to_thread.run_sync(work)
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -5,8 +5,8 @@
   it, and all calls after it wait for it. Reads run beside reads. An edit or an execution waits for
   the reads, edits and executions before it, and those after it wait for it.
 - **Results.** Each call gets exactly one result, in the order of the calls, whatever happens. It is
-  set in one place (`_settle`). A later answer of a tool is dropped, and `dropped` is called.
-- **Records.** Each step of a call is stored before it happens, see `CallRecords`.
+  set in one place (`CallJob.settle`). A later answer of a tool is dropped, and `dropped` is called.
+- **Records.** Each step of a call is stored before it happens, see `monitor.tools.calls.call`.
 - **Some exceptions** are no results, and go on to the caller: a cancellation from outside, an
   exception that ends programs (`KeyboardInterrupt`, `SystemExit`), an exception of the ledger or of
   the caller's own `finished`. The calls get their results before that.
@@ -20,29 +20,24 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 
 from monitor._util.hashing import canonical_json
 from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import ConfigError, ToolError, ToolErrorKind, describe
-from monitor.messages import ApprovalRequest, CallLedger, CallRecord, CallState, key_of, stepped
-from monitor.tools.base import NO_RUN, CallingRun, Clock, Tool, ToolContext
-from monitor.tools.calls.call_job import AskedTries, CallBatch, CallJob, cut_off, set_order, taken
-from monitor.tools.calls.call_records import CallRecords
-from monitor.tools.calls.call_timeout import run_tool
-from monitor.tools.protocols import NO_LISTENER, AdmissionControl, CallListener
+from monitor.errors import ConfigError, ToolErrorKind, describe
+from monitor.messages import ApprovalRequest, CallLedger, CallRecord, CallState, key_of
+from monitor.tools.approvals.approval import Approvals
+from monitor.tools.base import NO_LISTENER, NO_RUN, CallingRun, CallListener, Clock, LoopClock, Tool, ToolContext
+from monitor.tools.calls.call import TAKEN, CallEnd, CallJob, CallsOfRun, run_tool
 from monitor.tools.registry import NO_TOOL, Registry
 from monitor.tools.results.call_results import arguments_of, failed, failed_by, unknown_tool
-from monitor.tools.results.truncation import ResultStore
+from monitor.tools.results.kept_results import ResultStore
 
 MAX_PARALLEL: Final = 16
 """The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
@@ -53,6 +48,48 @@ RETRIES: Final = 1
 """How often a failed call of an idempotent tool is made again."""
 RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
 """Failures after which a call of an idempotent tool is made again."""
+WAITS_FOR: Final = {
+    "alone": ("alone", "edit", "execute", "read", "other"),
+    "edit": ("alone", "edit", "execute", "read"),
+    "execute": ("alone", "edit", "execute", "read"),
+    "read": ("alone", "edit", "execute"),
+    "other": ("alone",),
+}
+"""Kinds of calls, and the kinds of the calls before them for which they wait."""
+
+
+@dataclass(slots=True, eq=False)
+class CallBatch:
+    """The calls of one response of the model."""
+
+    jobs: list[CallJob]
+    finished: Callable[[ToolResult, float], object] | None
+    scope: anyio.CancelScope | None = None
+    """The scope of its task group, or of the wait for its turn. `None`: it has not begun to wait.
+    """
+    fatal: list[BaseException] = field(default_factory=list)
+    begun: bool = False
+    aborted: bool = False
+    why: str | None = None
+    """Why the batch was ended. `None`: nobody has said."""
+
+
+def set_order(jobs: Sequence[CallJob]) -> None:
+    """Set for each call the calls that it waits for. Calls that have their end already wait for
+    none.
+    """
+    before: dict[str, list[CallJob]] = {kind: [] for kind in WAITS_FOR}
+    for job in jobs:
+        if job.outcome is not None:
+            continue
+        kind = "alone" if job.entry.traits.alone else job.entry.traits.kind
+        kind = kind if kind in WAITS_FOR else "other"
+        job.after = [other for one in WAITS_FOR[kind] for other in before[one]]
+        for other in job.after:
+            other.ended = other.ended or anyio.Event()
+        if kind == "alone":  # what comes later waits for this one
+            before = {one: [] for one in WAITS_FOR}
+        before[kind].append(job)
 
 
 class Scheduler:
@@ -65,7 +102,7 @@ class Scheduler:
         run: CallingRun | None = None,
         run_id: str = "",
         ledger: CallLedger | None = None,
-        gate: AdmissionControl | None = None,
+        gate: Approvals | None = None,
         listener: CallListener = NO_LISTENER,
         clock: Clock | None = None,
         at: Callable[[float], float] = lambda now: now,
@@ -89,30 +126,19 @@ class Scheduler:
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
         self.tools = tools if isinstance(tools, Registry) else Registry(tools)
-        self.listener = listener
-        self.late: deque[CallJob] = deque()
-        """Calls whose abandoned threads have ended since `say_late` was called."""
+        self.calls: CallsOfRun = CallsOfRun(ledger, listener, clock or LoopClock(), run_id, at, defers, grace_s)
         self._run = run if run is not None else NO_RUN
-        self._run_id = run_id
-        self.records: CallRecords = CallRecords(ledger, listener, run_id=run_id, at=at, defers=defers)
         self._gate = gate
-        self._clock = clock
-        self.now: Callable[[], float] = clock.now if clock is not None else anyio.current_time
         self._limit = limit
         self._keeper = keeper
-        self._artifacts = keeper.store if keeper is not None else None
         self._others = others
         self._why = why
         self._deps = deps
-        self._grace_s = grace_s
         self._tries = AskedTries()
         self._made: Counter[tuple[str, str]] = Counter()
         self._lock = anyio.Lock(fast_acquire=True)
         self._batches: list[CallBatch] = []
-        self._thread = 0
-        self._token: Any = None
         self._slots: anyio.Semaphore | None = None
-        self._group: TaskGroup | None = None
 
     # ------------------------------------------------------------------ from outside
 
@@ -153,7 +179,7 @@ class Scheduler:
             self._batches.remove(batch)
             self._settle_rest(batch)
             if not destroyed:
-                await self.records.store_rest(batch.jobs if batch.begun else (), self.now())
+                await self.calls.store_rest(batch.jobs if batch.begun else ())
             if batch.fatal:
                 raise batch.fatal[0]
         return [job.result for job in batch.jobs if job.result is not None]
@@ -190,7 +216,7 @@ class Scheduler:
 
     def _leave_queue(self, job: CallJob, batch: CallBatch) -> None:
         """Answer a cancelled call at once, whose batch waits behind another one."""
-        job.outcome = cut_off(job, job.why or _INTERRUPTED)
+        job.outcome = job.cut_off(job.why or _INTERRUPTED)
         self._settle(job, batch)
         if batch.scope is not None and all(one.result is not None for one in batch.jobs):
             batch.scope.cancel()
@@ -209,21 +235,13 @@ class Scheduler:
         `comes`: ids of calls that are carried out next. They get their state then, with their
         results.
         """
-        return await self.records.recover(comes)
+        return await self.calls.recover(comes)
 
     def say_late(self) -> None:
         """Report the calls whose abandoned threads have ended meanwhile."""
-        while self.late:
-            job = self.late.popleft()
-            self.listener.dropped(job.call, job.result.text if job.result is not None else "it has no result yet")
-
-    def in_loop(self, do: Callable[[], None]) -> None:
-        """Call `do` in the event loop's thread. After the end of the loop nothing is called."""
-        if threading.get_ident() == self._thread:
-            do()
-        else:
-            with contextlib.suppress(RuntimeError):  # the loop is over
-                anyio.from_thread.run_sync(do, token=self._token)
+        while self.calls.late:
+            job = self.calls.late.popleft()
+            self.calls.listener.dropped(job.call, job.result.text if job.result is not None else "it has no result yet")
 
     # ------------------------------------------------------------------ a batch
 
@@ -241,38 +259,36 @@ class Scheduler:
         action = self._action(call)
         made = self._made.get(action, 0)
         self._made[action] = made + 1
-        return CallJob(self, call, entry, self._run_id, key_of(self._run_id, *action, made), turn, index)
+        return CallJob(self.calls, call, entry, key_of(self.calls.run_id, *action, made), turn, index)
 
     async def _perform(self, batch: CallBatch) -> None:
         jobs = [job for job in batch.jobs if job.result is None]
         batch.begun = True
-        if self._token is None:
-            self._thread = threading.get_ident()
-            self._token = anyio.lowlevel.current_token()
         self._slots = anyio.Semaphore(self._limit, fast_acquire=True) if len(jobs) > self._limit else None
-        await self.records.intended(jobs)
+        await self.calls.intended(jobs)
         for job in jobs:
             if job.outcome is None:
-                self._check(job)
+                job.outcome = self._misfit(job, job.call.arguments)
         if len(jobs) > 1:
             set_order(jobs)
         if batch.aborted:
             return
         async with anyio.create_task_group() as group:
-            self._group, batch.scope = group, group.cancel_scope
+            batch.scope = group.cancel_scope
             for job in jobs:
                 group.start_soon(self._go, job, batch, name=f"tool {job.call.name}")
 
-    def _check(self, job: CallJob) -> None:
-        """Check the arguments. If they do not fit, the call is answered without its tool."""
+    def _misfit(self, job: CallJob, arguments: Any) -> CallEnd | None:
+        """The end of a call whose arguments do not fit: it is answered without its tool."""
         try:
             if job.entry is NO_TOOL:
                 raise unknown_tool(job.call.name, {*self.tools, *self._others})
-            job.arguments = arguments_of(job.call.arguments)
+            job.arguments = arguments_of(arguments)
             if job.entry.check is not None:
                 job.entry.check(job.arguments)
         except Exception as error:  # noqa: BLE001 - a check may raise anything
-            job.outcome = CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
+            return CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
+        return None
 
     # ------------------------------------------------------------------ a call
 
@@ -285,15 +301,15 @@ class Scheduler:
                     job.outcome = self._with_reason(job, batch, await self._answer(job))
                 if job.outcome is not None:
                     await self._bound(job)
-                    await self.records.store(job, self.now())
+                    await job.store()
             if job.outcome is None:
-                job.outcome = cut_off(job, self._reason(job, batch))
-                await self.records.store(job, self.now())
+                job.outcome = job.cut_off(self._reason(job, batch))
+                await job.store()
             self._settle(job, batch)
             if len(batch.jobs) > 1:
                 if job.ended is not None:
                     job.ended.set()  # the calls that wait for it begin meanwhile
-                await self.listener.ended()
+                await self.calls.listener.ended()
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001 - raised again outside of the group, so it stands alone
@@ -318,57 +334,48 @@ class Scheduler:
             job.outcome = state, self._keeper.cut(whole, keep=keep, status=job.status)
             raise
 
-    async def _answer(self, job: CallJob) -> tuple[CallState, ToolResult]:
-        context = ToolContext(job.call, self._run, job.key, self._artifacts, job, self._deps)
-        if self._gate is not None and (refused := await self._refused(job, self._gate, context)) is not None:
+    async def _answer(self, job: CallJob) -> CallEnd:
+        artifacts = self._keeper.store if self._keeper is not None else None
+        context = ToolContext(job.call, self._run, job.key, artifacts, job, self._deps)
+        refused = await self._refused(job, context)
+        if refused is None and job.after:
+            for other in job.after:
+                if other.ended is not None:
+                    await other.ended.wait()
+            refused = await self._refused(job, context)  # the calls before it may have changed what was shown
+        if refused is not None:
             return refused
-        for other in job.after:
-            if other.ended is not None:
-                await other.ended.wait()
-        if (
-            job.after
-            and self._gate is not None
-            and (refused := await self._refused(job, self._gate, context)) is not None
-        ):
-            return refused  # the calls before it may have changed what was shown
         async with self._slots or contextlib.nullcontext():
             state, result = await self._attempts(job, context)
         return state, self._tries.counted(job, result)
 
-    async def _refused(
-        self, job: CallJob, gate: AdmissionControl, context: ToolContext
-    ) -> tuple[CallState, ToolResult] | None:
+    async def _refused(self, job: CallJob, context: ToolContext) -> CallEnd | None:
         """The end of the call, if it may not be made. `None`: it may be made."""
-        admission = gate.admit(job.entry, job.arguments, context)
+        if self._gate is None:
+            return None
+        admission = self._gate.admit(job.entry, job.arguments, context)
         if isinstance(admission, ApprovalRequest):
-            if not await self.records.awaits_approval(job, admission):
-                return taken(job)
-            admission = await gate.ask(admission, job.entry, job.arguments)
+            if not await job.asked(admission):
+                return job.end(TAKEN)
+            admission = await self._gate.ask(admission, job.entry, job.arguments)
         if admission.approval is not None:
-            job.record = stepped(job.record, approval=admission.approval)
+            job.change(approval=admission.approval)
         if admission.state is not None:
             return admission.state, failed(job.call, admission.text, ToolErrorKind.DENIED, vetoed=True)
         if admission.arguments is not None:
-            job.arguments = dict(admission.arguments)
-            job.record = stepped(job.record, arguments=job.arguments)
-            try:
-                if job.entry.check is not None:
-                    job.entry.check(job.arguments)
-            except ToolError as error:
-                return CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
+            job.change(arguments=dict(admission.arguments))
+            return self._misfit(job, admission.arguments)
         return None
 
-    async def _attempts(self, job: CallJob, context: ToolContext) -> tuple[CallState, ToolResult]:
+    async def _attempts(self, job: CallJob, context: ToolContext) -> CallEnd:
         tries = 1 + (RETRIES if job.entry.traits.idempotent else 0)
         while True:
             tries -= 1
-            now = self.now()
-            if not await self.records.running(job, now):
-                return taken(job)
-            job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
-            state, result = await run_tool(job, context, self._clock, self._group, self._grace_s)
+            if not await job.enter():
+                return job.end(TAKEN)
+            state, result = await run_tool(job, context)
             if job.deferred is not None and not result.is_error:
-                return await self.records.awaits_result(job)
+                return await job.defer()
             if not tries or result.error_kind not in RETRIED or job.why is not None:
                 return state, result
 
@@ -378,9 +385,7 @@ class Scheduler:
         """Why a call was cut off, in words."""
         return job.why or batch.why or self._why() or _INTERRUPTED
 
-    def _with_reason(
-        self, job: CallJob, batch: CallBatch, outcome: tuple[CallState, ToolResult]
-    ) -> tuple[CallState, ToolResult]:
+    def _with_reason(self, job: CallJob, batch: CallBatch, outcome: CallEnd) -> CallEnd:
         """`outcome`; if the tool has answered its cancellation, its status line says the reason."""
         state, result = outcome
         was_cut = anyio.current_effective_deadline() == -math.inf
@@ -391,26 +396,48 @@ class Scheduler:
         return state, replace(result, text=f"{job.status}\n{text}")
 
     def _settle(self, job: CallJob, batch: CallBatch) -> None:
-        """The one place where a call gets its result."""
-        assert job.outcome is not None  # noqa: S101 - the callers see to it
-        result, now = job.outcome[1], self.now()
-        seconds = now - job.begun_at if job.entered else 0.0
-        job.result = result
-        object.__setattr__(result, "duration_s", seconds)  # this object was made here, and nobody has seen it yet
-        self.records.settled(job, now)
-        if batch.finished is not None:
-            batch.finished(result, seconds)
+        seconds = job.settle()
+        if batch.finished is not None and job.result is not None:
+            batch.finished(job.result, seconds)
 
     def _settle_rest(self, batch: CallBatch) -> None:
         """After an interruption: every call that has no result yet gets one."""
         for job in batch.jobs:
             if job.result is None:
                 if job.outcome is None:
-                    job.outcome = cut_off(job, self._reason(job, batch))
+                    job.outcome = job.cut_off(self._reason(job, batch))
                 try:
                     self._settle(job, batch)
                 except BaseException as error:  # noqa: BLE001 - raised when all calls have their results
                     batch.fatal.append(error)
+
+
+class AskedTries:
+    """The tries that tools have asked for with `ToolRetry`, in one run. The calls of one response
+    count once, because the model has made them all before it read the first answer.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        """The turn in which the tool has asked last."""
+
+    def counted(self, job: CallJob, result: ToolResult) -> ToolResult:
+        """`result`. If its tool has asked for another try, it says how many are left."""
+        name = job.call.name
+        if result.error_kind is not ToolErrorKind.RETRY:
+            if not result.is_error:
+                self._asked.pop(name, None)
+            return result
+        if name not in self._asked or self._last[name] != job.turn or job.turn == 0:
+            self._asked[name] = self._asked.get(name, 0) + 1
+        self._last[name] = job.turn
+        left = job.entry.traits.model_retries - self._asked[name] + 1
+        if left > 0:
+            times = "once" if left == 1 else f"{left} times"
+            return replace(result, text=f"{result.text}\nCorrect the call and make it again; you may do so {times}.")
+        said = "It has asked for other calls too often: do not call it in this way again, and go on without it."
+        return replace(result, text=f"{result.text}\n{said}", error_kind=ToolErrorKind.EXECUTION_FAILED)
 
 
 async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None = None) -> ToolResult:

@@ -139,6 +139,7 @@ def _check_bytes(value: object, depth: int, *, top: bool = True) -> None:
 
 
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+"""Types of JSON data whose values need no copy, and have no parts."""
 
 
 def _parts(value: object) -> Iterable[object]:
@@ -149,8 +150,6 @@ def _parts(value: object) -> Iterable[object]:
     return value if isinstance(value, list | tuple | set | frozenset) else ()
 
 
-_ATOMS = frozenset({str, int, float, bool, type(None)})
-"""Types of JSON data whose values need no copy."""
 NAMES_SHOWN = 30
 """The most tools that are named to a model that called an unknown tool."""
 
@@ -231,7 +230,7 @@ def arguments_of(given: Any) -> dict[str, Any]:
 
 def _copied(value: Any) -> Any:
     """A copy of JSON data, made in less time than `copy.deepcopy`, which copies the rest."""
-    if type(value) in _ATOMS:
+    if type(value) in _SCALARS:
         return value
     if type(value) is dict:
         return {key: _copied(one) for key, one in value.items()}

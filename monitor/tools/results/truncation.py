@@ -15,26 +15,14 @@ takes a failed build for a passed one. A cut result has, in this order:
 from __future__ import annotations
 
 import heapq
-import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import Final
 
-import anyio
+from monitor._util.text import cut_after, cut_before, printable
+from monitor.tools.base import Bound, Keep
 
-from monitor._util.argument_checks import check_number, with_context
-from monitor._util.text import cut_after, cut_before, foreign, printable
-from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import ConfigError, StoreError, describe, message_of
-from monitor.tools.artifacts.artifact_store import READ, SEARCH, ArtifactStore, Reference, restored_by
-from monitor.tools.base import Guidance, GuidanceContext, Keep
-from monitor.verdicts import VETO
-
-MAX_CHARS: Final = 40_000
-"""A result of more characters is cut. Source: Gemini CLI."""
-MAX_LINES: Final = 2_000
-"""A result of more lines is cut. Source: opencode, pi."""
 HEAD_SHARE: Final = 0.25
 """If both ends are shown, the share of the beginning. The end has more, because errors are there.
 Gemini CLI has 0.2.
@@ -50,8 +38,6 @@ MATCH_CHARS: Final = 500
 NOT_KEPT: Final = "the rest was not kept"
 _LINE_SHARE: Final = 0.5
 """A cut moves to the end of a line if at least this share of the allowed text then remains."""
-_LEAST_CHARS: Final = 200
-"""The smallest bound: a shorter text could not be read."""
 
 _SIGNS: Final = (
     *("error", "exception", "traceback", "fail", "fatal", "panic", "segmentation fault", "core dumped", "assert"),
@@ -69,24 +55,6 @@ _NO_ERROR: Final = re.compile(
     re.IGNORECASE,
 )
 _DIGITS: Final = re.compile(r"[0-9]+")
-
-
-@dataclass(slots=True, frozen=True)
-class Bound:
-    """The longest result that is not cut. Raises `ConfigError` for less than 200 characters or 4
-    lines.
-    """
-
-    max_chars: int = MAX_CHARS
-    max_lines: int = MAX_LINES
-
-    def __post_init__(self) -> None:
-        for name, least in (("max_chars", _LEAST_CHARS), ("max_lines", 4)):
-            check_number(name, getattr(self, name), least)
-
-    def holds(self, text: str) -> bool:
-        """Whether `text` need not be cut."""
-        return len(text) <= self.max_chars and text.count("\n") < self.max_lines
 
 
 @dataclass(slots=True, frozen=True)
@@ -326,185 +294,3 @@ def _around(line: str, at: int, chars: int) -> str:
     before = f"[{start:,} characters] " if start else ""
     after = f" [{len(line) - end:,} characters]" if end < len(line) else ""
     return f"{before}{line[start:end]}{after}"
-
-
-# --------------------------------------------------------------------------------------------------
-# Bounds a tool's result before it is stored, and keeps its full text outside the context.
-
-Summarise: TypeAlias = Callable[[ToolResult], str | Awaitable[str]]
-"""Writes a summary of a result that is too long for the context."""
-
-LEAST_CHARS: Final = 2_000
-"""A shorter result is not kept outside the history, because it costs little to get it again."""
-UNPIN_S: Final = 5.0
-"""How long the end of a run waits for its store."""
-UNCHANGED: Final = "not changed since it was shown above"
-"""Stands in the place of a text that the model is shown already."""
-_OF_ARTIFACTS: Final = frozenset({READ, SEARCH})
-"""The answers of these tools are parts of texts that are kept already."""
-
-
-@dataclass(slots=True, frozen=True)
-class ResultStore:
-    """Bounds the results of one run, and keeps their full texts in `store`.
-
-    A result above `bound` is cut, and says how to read the rest. A result above 2,000 characters is
-    kept whole, so that it can be read again when it has left the context. A text of a known source
-    that the model is still shown is not shown twice.
-
-    - `bound`: `None` cuts nothing.
-    - `summary`: makes a summary of a result above `bound`, which stands in its place. If it fails,
-      the result is cut, and says why.
-    - `run`: the id of the run. Its artifacts stay until `close`.
-    - `shows`: whether the history has a result with this artifact and this text.
-    """
-
-    store: ArtifactStore | None
-    bound: Bound | None
-    _: KW_ONLY
-    summary: Summarise | None = None
-    run: str = ""
-    shows: Callable[[str, str], bool] = lambda _artifact, _text: False
-
-    def cut(self, result: ToolResult, *, keep: Keep, status: str | None = None, more: str | None = None) -> ToolResult:
-        """`result`, cut where it exceeds the bound."""
-        if self.bound is None or self.bound.holds(result.text):
-            return result
-        cut = shown(_without(status, result.text), keep=keep, bound=self.bound, status=status, more=more)
-        return replace(result, text=cut.text, truncated=True, full_chars=_chars(result)) if cut.truncated else result
-
-    async def kept(
-        self, result: ToolResult, *, keep: Keep, status: str | None = None, reference: Reference | None = None
-    ) -> ToolResult:
-        """`result` within the bound, after its full text was kept. `reference`: its source."""
-        if len(result.text) <= LEAST_CHARS or result.name in _OF_ARTIFACTS:
-            return self.cut(result, keep=keep, status=status)
-        if self.store is None:
-            return await self._short(result, keep, status, None)
-        try:
-            artifact = await self.store.put(_without(status, result.text), reference=reference, pin=self.run or None)
-        except StoreError as error:
-            more = f"the rest was not kept: {message_of(error)}"
-            return await self._short(result, keep, status, more)
-        line = artifact.line()
-        whole = restored_by(line)
-        cut = replace(await self._short(result, keep, status, whole), artifact=line)
-        if reference is None or result.is_error or result.media or not self.shows(line, cut.text):
-            return cut
-        text = f"[{UNCHANGED}; {whole}]"
-        text = f"{status}\n{text}" if status else text
-        return replace(cut, text=text, truncated=True, full_chars=_chars(result))
-
-    async def _short(self, result: ToolResult, keep: Keep, status: str | None, more: str | None) -> ToolResult:
-        """`result` within the bound: its summary, if there is one, else a part of it."""
-        if self.summary is None or self.bound is None or self.bound.holds(result.text):
-            return self.cut(result, keep=keep, status=status, more=more)
-        text = _without(status, result.text)
-        try:
-            summary = self.summary(replace(result, text=text))
-            said = await summary if inspect.isawaitable(summary) else summary
-            text = summarised(text, said, bound=self.bound, status=status, more=more)
-        except Exception as error:  # noqa: BLE001 - a model or a function of the caller's; the result is there
-            why = f"it could not be summarised: {describe(error)}"
-            return self.cut(result, keep=keep, status=status, more=f"{more}; {why}" if more else why)
-        return replace(result, text=text, truncated=True, full_chars=_chars(result))
-
-    async def close(self) -> None:
-        """The run has ended. Its artifacts may be removed when the store needs room."""
-        if self.store is not None and self.run:
-            with anyio.move_on_after(UNPIN_S, shield=True):
-                try:
-                    await self.store.unpin(self.run)
-                except StoreError:
-                    return  # it cannot be reached, and nothing is lost
-
-
-def _chars(result: ToolResult) -> int:
-    """The length of a whole answer."""
-    return len(result.text) if result.full_chars is None else result.full_chars
-
-
-def _without(status: str | None, text: str) -> str:
-    """`text` without the line of `status`, so that its lines have the numbers that a cut names."""
-    return text.removeprefix(f"{status}\n") if status else text
-
-
-# --------------------------------------------------------------------------------------------------
-# Puts a tool's guidance about its use into the context beside its first result, and not before.
-#
-# Failure answered: a system prompt explains every tool, although few runs need that. It changes
-# with the tools, so the provider's cache is lost. Beside a result the guidance costs nothing
-# before the tool is used, and the system prompt stays the same, byte by byte.
-
-GuidanceFlag: TypeAlias = bool | Callable[[str], bool] | Callable[[str, GuidanceContext], bool]
-"""Whether guidance is given; or a function that decides this for an experiment, by the name of a
-tool, or by the name and the run.
-"""
-
-GUIDANCE_CHARS: Final = 8_000
-"""The most characters of one text. A longer manual is better read by a tool."""
-
-
-@dataclass(slots=True)
-class GuidanceBook:
-    """Remembers the guidance that a run has given. Each text is given once, and again after a
-    compaction has removed it.
-    """
-
-    guidance_of: Callable[[str], Guidance | None]
-    """The guidance of a tool, by name."""
-    flag: GuidanceFlag = True
-    context: Callable[[ToolCall], GuidanceContext] = lambda call: GuidanceContext(call=call)
-    """The run, as the functions of a tool and of the caller see it."""
-    _said: set[tuple[str, str]] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        check_flag(self.flag)
-
-    def beside(self, call: ToolCall, result: ToolResult) -> str | None:
-        """The text to put behind the text of `result`. `None`: nothing new.
-
-        A call that was refused or not carried out gets no guidance, because the tool was not used.
-        If a function that makes guidance fails, there is none.
-        """
-        if result.vetoed or self.flag is False:
-            return None
-        text = self._text(call)
-        if not text or (call.name, text) in self._said:
-            return None
-        try:
-            if callable(self.flag) and not _asked(self.flag)(call.name, self.context(call)):
-                return None
-        except Exception:  # noqa: BLE001 - an experiment of the caller's must not end the run
-            return None
-        self._said.add((call.name, text))
-        return f"{VETO} About {call.name}: {foreign(text)}"
-
-    def forget(self) -> None:
-        """Earlier results have left the context, so their guidance may be given again."""
-        self._said.clear()
-
-    def _text(self, call: ToolCall) -> str | None:
-        guidance = self.guidance_of(call.name)
-        if callable(guidance):
-            arguments: Mapping[str, Any] = call.arguments if isinstance(call.arguments, Mapping) else {}
-            try:
-                guidance = with_context("guidance", guidance, _LINE)(arguments, self.context(call))
-            except Exception:  # noqa: BLE001 - the tool's own function; the result is there
-                return None
-        return guidance.strip()[:GUIDANCE_CHARS] if isinstance(guidance, str) else None
-
-
-_LINE: Final = "lambda arguments, context: ..."
-
-
-def _asked(flag: Callable[..., bool]) -> Callable[[str, GuidanceContext], bool]:
-    return with_context("guidance", flag, "lambda tool, context: ...")
-
-
-def check_flag(flag: object) -> None:
-    """Raise `ConfigError` if `flag` is neither a boolean nor a function of one or two arguments."""
-    if callable(flag):
-        _asked(cast("Callable[..., bool]", flag))
-    elif not isinstance(flag, bool):
-        raise ConfigError(f"guidance={flag!r}: give True, False, or a function of the tool's name")

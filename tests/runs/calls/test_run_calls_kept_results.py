@@ -21,7 +21,7 @@ from monitor.testing import ScriptedModel, call
 from monitor.tools import InMemoryLedger, ToolAnswer
 from monitor.tools.artifacts.artifact_store import ArtifactsFull, InMemoryArtifacts, Reference
 from monitor.tools.artifacts.folder_artifacts import FolderArtifacts
-from monitor.tools.results.truncation import Bound
+from monitor.tools.base import Bound
 from tests.runs.driving import Drive, drive, look, text_of_user
 from tests.tools.results.test_truncation import log
 

@@ -12,7 +12,7 @@ from monitor.context.compaction.hooks import CompactionRecord
 from monitor.errors import CompactionFailure, StoreError
 from monitor.events import CompactionFailed, CompactionFinished, CompactionStarted
 from monitor.messages import AssistantMessage
-from monitor.runs.record.journal import CUT_OFF, REQUEST
+from monitor.runs.record.compaction_runs import CUT_OFF, REQUEST
 from monitor.sessions import Committed, InMemorySession, NodeKind, RunRecord, RunStage, SessionStore, SQLiteSession
 from monitor.sessions.nodes import Node, compacted_of, read_body, said_of
 from monitor.testing import Pause, ScriptedModel, call

@@ -13,7 +13,7 @@ import pytest
 import monitor
 from monitor.errors import ConfigError
 from monitor.messages import ApprovalRequest
-from monitor.runs.record.journal import LOOK_S
+from monitor.runs.record.session_reading import LOOK_S
 from monitor.sessions import InMemorySession, PostgresSession, SQLiteSession, answer, inbox
 from monitor.testing import FakeClock, ScriptedModel, call
 from monitor.tools import PendingApprovals

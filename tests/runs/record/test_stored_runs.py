@@ -215,7 +215,7 @@ async def test_without_a_session_a_subagent_that_was_cut_off_is_not_begun_again(
     options: dict[str, Any] = {"tools": [sub], "ledger": ledger}
     await supervisor(call("research", task="x"), "Done.", **options).run("go", run_id="r")
     (record,) = ledger._records.values()
-    ledger._put(monitor.messages.stepped(record, state=CallState.UNKNOWN))
+    ledger._records[record.key] = monitor.messages.stepped(record, state=CallState.UNKNOWN)
     model = ScriptedModel(call("research", task="x"), "Done.")
     await monitor.Supervisor(model, **options).run("go", run_id="r")
     assert began == ["act"]

@@ -24,7 +24,7 @@ from monitor.tools.artifacts.artifact_store import (
     page,
     restored_by,
 )
-from monitor.tools.results.truncation import Bound
+from monitor.tools.base import Bound
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import TerminateReason, ToolErrorKind
 from monitor.messages import CallState
 from monitor.testing import FakeClock, ScriptedModel, call
-from monitor.tools.calls.call_records import InMemoryLedger
+from monitor.tools.calls.call import InMemoryLedger
 from monitor.tools.calls.scheduler import Scheduler
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-11")]
@@ -73,7 +73,7 @@ async def test_a_tool_that_ignores_its_cancellation_is_abandoned_at_its_deadline
     assert record.state is CallState.UNKNOWN
     go_on.set()
     await anyio.wait_all_tasks_blocked()
-    assert [job.call.id for job in scheduler.late] == ["1"]
+    assert [job.call.id for job in scheduler.calls.late] == ["1"]
 
 
 @STUBBORN

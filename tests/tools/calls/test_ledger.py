@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from monitor.messages import (
+    OPEN,
     ApprovalAnswer,
     ApprovalRequest,
     CallRecord,
@@ -15,9 +16,11 @@ from monitor.messages import (
     answer_codec,
     call_codec,
     call_key,
+    comes_after,
     request_codec,
 )
 from monitor.tools import InMemoryLedger
+from monitor.tools.calls.call import ENDS, STEPS
 
 pytestmark = pytest.mark.anyio
 
@@ -26,6 +29,19 @@ FIRST = CallRecord(run="r", call_id="c1", tool="pay", arguments={"amount": 1}, k
 
 def now(state: str, attempt: int = 0) -> CallRecord:
     return replace(FIRST, state=CallState(state), attempt=attempt)
+
+
+def test_the_table_of_states_and_the_stores_of_calls_say_the_same():
+    """State by event: the state that follows."""
+    assert set(STEPS) == set(CallState)
+    for before, steps in STEPS.items():
+        follows = {
+            state
+            for state in CallState
+            if state is not CallState.INTENDED and comes_after(now(state, attempt=1), now(before))
+        }
+        assert set(steps.values()) == follows, before
+    assert {state for state in STEPS if not set(ENDS.items()) <= set(STEPS[state].items())} == set(CallState) - OPEN
 
 
 async def test_a_call_is_stored_once_and_a_second_intention_finds_the_first():

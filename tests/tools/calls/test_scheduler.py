@@ -17,8 +17,9 @@ from monitor.errors import StoreError, ToolError, ToolErrorKind
 from monitor.messages import OPEN, ApprovalRequest, CallRecord, CallState
 from monitor.testing import FakeClock
 from monitor.tools import InMemoryLedger, Scheduler, ToolAnswer, ToolContext, tool
-from monitor.tools.base import Tool, ToolKind
-from monitor.tools.protocols import Admission, CallListener
+from monitor.tools.approvals.approval import Approvals
+from monitor.tools.base import Admission, CallListener, Tool, ToolKind
+from monitor.tools.calls.call import CallsOfRun
 from monitor.tools.registry import Registry
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +61,7 @@ def question(call: ToolCall) -> ApprovalRequest:
     )
 
 
-class Decided:
+class Decided(Approvals):
     """A gate that answers as it was given, when it is released."""
 
     def __init__(self, **decisions: Admission) -> None:
@@ -266,16 +267,17 @@ async def crash(ledger: InMemoryLedger, idempotent: bool, effects: list[str]) ->
         return "paid"
 
     dead = Scheduler(registry(pay), run_id="r", ledger=ledger)
-    dead.records.store_rest = nothing  # type: ignore[method-assign]  # a dead process stores nothing more
-    with pytest.raises(Died):
-        await dead.carry_out([call("pay", "a")])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(CallsOfRun, "store_rest", nothing)  # a dead process stores nothing more
+        with pytest.raises(Died):
+            await dead.carry_out([call("pay", "a")])
     ledger.dead = False  # type: ignore[attr-defined]
     alive = Scheduler(registry(pay), run_id="r", ledger=ledger)
     await alive.recover()
     return alive
 
 
-async def nothing(jobs: Any, now: float) -> None:
+async def nothing(*_: Any) -> None:
     pass
 
 
@@ -363,6 +365,21 @@ async def test_a_call_starts_as_soon_as_it_is_approved_itself_and_the_results_ke
     results = await scheduler.carry_out([call("it", "a", id="a"), call("it", "b", id="b")])
     assert ran == ["b", "a"]
     assert texts(results) == ["a", "b"]
+
+
+async def test_an_edit_waits_for_the_one_before_a_denied_edit():
+    gate, ran = Decided(b=Admission(CallState.DENIED, "no")), list[str]()
+    gate.released["b"].set()
+
+    @tool(kind="edit")
+    async def edit(id: str) -> None:
+        ran.append(f"{id} begins")
+        if id == "a":
+            await anyio.wait_all_tasks_blocked()
+        ran.append(f"{id} ends")
+
+    await Scheduler(registry(edit), gate=gate).carry_out([call("edit", id, id=id) for id in "abc"])
+    assert ran == ["a begins", "a ends", "c begins", "c ends"]
 
 
 async def test_one_denial_does_not_touch_its_siblings():
@@ -813,7 +830,7 @@ async def test_the_answer_of_a_thread_that_nobody_waits_for_is_dropped_and_that_
     assert heard.states("a") == ["intended", "running", "unknown"]
     assert results[0].error_kind == "timeout"
     go_on.set()
-    while not scheduler.late:  # noqa: ASYNC110 - it comes from a thread
+    while not scheduler.calls.late:  # noqa: ASYNC110 - it comes from a thread
         await anyio.sleep(0.001)
     scheduler.say_late()
     assert heard.said == [("dropped", "a", "Error: stubborn did not answer within 5 s")]
@@ -950,7 +967,7 @@ def test_whatever_happens_each_call_has_exactly_one_result_in_the_order_of_the_c
         tool(name="alone", alone=True)(anyio.lowlevel.checkpoint),
     )
 
-    class Gate:
+    class Gate(Decided):
         def admit(self, entry: Any, arguments: Any, context: ToolContext) -> Admission | ApprovalRequest:
             return question(context.call) if context.call.name in {"denied", "expired"} else Admission()
 

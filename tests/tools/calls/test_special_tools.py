@@ -13,7 +13,7 @@ from monitor.messages import ApprovalAnswer
 from monitor.sessions import InMemorySession
 from monitor.testing import ScriptedModel, call
 from monitor.tools import PendingApprovals, checkpoint_tool, finish, pause_tool
-from monitor.tools.calls.call_records import SPECIAL
+from monitor.tools.registry import RUN_TOOLS
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ def supervisor(*answers: Any, **options: Any) -> monitor.Supervisor:
 
 @pytest.mark.feature("OM-08")
 async def test_the_table_names_every_special_tool():
-    assert set(SPECIAL) == {*RESERVED, pause_tool().spec.name, checkpoint_tool(print).spec.name}
+    assert set(RUN_TOOLS) == {*RESERVED, pause_tool().spec.name, checkpoint_tool(print).spec.name}
 
 
 @pytest.mark.feature("OM-08")

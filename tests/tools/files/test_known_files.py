@@ -11,7 +11,7 @@ import monitor
 from monitor.chunks import ToolCall
 from monitor.errors import ToolError, ToolErrorKind
 from monitor.testing import ScriptedModel, call
-from monitor.tools.base import NoRun, ToolContext
+from monitor.tools.base import CallingRun, ToolContext
 from monitor.tools.files import edits as known_files
 from monitor.tools.files.file_tools import FileTools
 from monitor.tools.results.call_results import ToolAnswer
@@ -24,7 +24,7 @@ class Agent:
     """One run, and the tools that it uses."""
 
     def __init__(self, tools: FileTools) -> None:
-        self.run = NoRun()
+        self.run = CallingRun()
         self._tools = {tool.spec.name: tool for tool in tools.tools()}
 
     async def use(self, name: str, /, **arguments: Any) -> ToolAnswer:

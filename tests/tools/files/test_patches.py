@@ -15,7 +15,7 @@ from monitor.chunks import ToolCall
 from monitor.errors import ToolError, ToolErrorKind
 from monitor.tools.approvals.judged_call import MISSING, deciding_files, judged
 from monitor.tools.approvals.rules import Rules
-from monitor.tools.base import NoRun, ToolContext
+from monitor.tools.base import CallingRun, ToolContext
 from monitor.tools.files.file_tools import FileTools
 from monitor.tools.files.patches import patched, read_patch
 from monitor.tools.registry import Registry
@@ -50,7 +50,7 @@ class Desk:
     def __init__(self, place: Path, **options: Any) -> None:
         self.place = place
         self.tools = FileTools(Workspace(place), patch=True, **options)
-        self.run = NoRun()
+        self.run = CallingRun()
 
     async def use(self, name: str, **arguments: Any) -> ToolAnswer:
         (tool,) = [one for one in self.tools.tools() if one.spec.name == name]

@@ -25,9 +25,8 @@ from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.testing import FakeClock, call
 from monitor.tools import ToolContext
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
-from monitor.tools.base import traits_of
+from monitor.tools.base import CallListener, CallReporter, traits_of
 from monitor.tools.calls.scheduler import Scheduler
-from monitor.tools.protocols import CallListener
 from monitor.tools.remote.mcp_server import McpServer, endpoint_of, legal_name
 from monitor.tools.remote.mcp_transport import check_version, readable
 from tests.processes import commands_left, no_command_is_left
@@ -45,20 +44,14 @@ def plain(*arguments: object, **options: Any) -> McpServer:
     return McpServer([str(word) for word in command], **{"name": "plain", "sandbox": None, **options})
 
 
-class Watcher:
+class Watcher(CallReporter):
     """Takes what a tool says while it runs."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[float | None, float | None, str]] = []
 
-    async def output(self, text: str, stream: str) -> None: ...
-
     def progress(self, done: float | None, total: float | None, note: str) -> None:
         self.heard.append((done, total, note))
-
-    def thread_left(self) -> None: ...
-
-    def thread_ended(self) -> None: ...
 
 
 async def ask(server: McpServer, tool: str, text: object = "", watcher: Watcher | None = None) -> str:

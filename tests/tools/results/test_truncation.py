@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor.tools.base import Keep
-from monitor.tools.results.truncation import Bound, shown
+from monitor.tools.base import Bound, Keep
+from monitor.tools.results.truncation import shown
 
 KEEPS: tuple[Keep, ...] = ("ends", "head", "tail", "matches")
 OWN_CHARS = 420

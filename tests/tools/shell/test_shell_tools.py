@@ -23,11 +23,10 @@ from monitor.errors import ConfigError, ToolError, ToolErrorKind
 from monitor.events import ToolProgressed
 from monitor.sinks.log import line_of
 from monitor.testing import FakeClock, call
-from monitor.tools.base import Tool, traits_of
+from monitor.tools.base import CallListener, Tool, traits_of
 from monitor.tools.calls.scheduler import Scheduler
 from monitor.tools.processes import command, descendants, process_table
 from monitor.tools.processes.process_table import MARKER, command_of, end_leftovers, leftovers, living
-from monitor.tools.protocols import CallListener
 from monitor.tools.results.call_results import ToolAnswer
 from monitor.tools.shell import shell_tools as shell_module
 from monitor.tools.shell.shell_tools import ShellTools
