@@ -6,16 +6,18 @@ The module of a command is imported when somebody asks for the command: all of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import wraps
 from importlib import import_module
-from typing import Annotated, Any, Final
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
 import monitor
-from monitor.cli.options.run_options import flattened
 from monitor.cli.render import output
 
 _ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
@@ -139,3 +141,42 @@ def _loaded(name: str) -> Any:
     made = typer.main.get_command(command)
     made.short_help = " ".join((made.help or "").partition("\n\n")[0].split())  # its lines are those of the source
     return made
+
+
+# --------------------------------------------------------------------------------------------------
+# The options of a command as dataclasses: typer gets one parameter for each field.
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with the fields of a dataclass in the place of each parameter that is one.
+
+    The help has the options in the order of the parameters, and of the fields in them.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    flat: list[Parameter] = []
+    for one in signature(command).parameters.values():
+        if one.name in groups:
+            flat += _parameters(groups[one.name])
+        else:
+            flat.append(one.replace(annotation=hints[one.name], kind=Parameter.KEYWORD_ONLY))
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        made = {name: kind(**{one.name: given.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
+        command(**given, **made)
+
+    called.__signature__ = Signature(flat)  # type: ignore[attr-defined]
+    return called
+
+
+def _parameters(group: Any) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=_default(one), annotation=hints[one.name])
+        for one in fields(group)
+    ]
+
+
+def _default(field: Field[Any]) -> Any:
+    return Parameter.empty if field.default is MISSING else field.default

@@ -22,7 +22,7 @@ from monitor._util.hashing import identity
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.levels import FACTORS, SCALED, WEIGHED, Levels, as_toml, levels_of, names_of, threshold_above
-from monitor.cli.options.run_options import LimitOption, OneJsonOption, SelectionOptions
+from monitor.cli.options.selection import LimitOption, OneJsonOption, SelectionOptions
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output, table
 from monitor.cli.render.files import check_out, write_out

@@ -22,7 +22,7 @@ from monitor.cli.compacting import (
 )
 from monitor.cli.compacting import as_json as report_as_json
 from monitor.cli.inputs.conversation import written
-from monitor.cli.options.run_options import OneJsonOption
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.options.session_file import complete
 from monitor.cli.render import output
 from monitor.cli.render.files import check_out, write_out

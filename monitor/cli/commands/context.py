@@ -12,7 +12,7 @@ from rich.text import Text
 
 from monitor.adapters.provider_forms import to_form
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source
-from monitor.cli.options.run_options import OneJsonOption
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.context import (
     ClipResults,

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
-from monitor.cli.inputs.demo_model import DemoRun, demo_runs
+from monitor.cli.inputs.demo_runs import DemoRun, demo_runs
 from monitor.cli.render import output, table
 from monitor.errors import ConfigError, MissingExtra, TerminateReason
 from monitor.transcripts import RecordedResult

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from monitor.chunks import Chunk, ToolResult
 from monitor.cli.inputs.versions import environment
-from monitor.cli.options.run_options import OneJsonOption
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.options.settings_options import SettingsOptions, described
 from monitor.cli.render import output, table
 from monitor.cli.render.scan_report import RUNG_STYLES

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
+from monitor.cli.inputs.judge_options import CacheOption, ConfirmOption
+from monitor.cli.inputs.offline_judge import OfflineJudge, offline_judge
 from monitor.cli.inputs.survey_workers import strange, why_missing
 from monitor.cli.inputs.transcripts import complaints_of
-from monitor.cli.options.run_options import OneJsonOption
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.errors import AdapterError, MissingExtra
 from monitor.transcripts import ReadReport, RecordedRun, runs

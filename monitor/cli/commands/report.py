@@ -10,13 +10,7 @@ import typer
 
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.run_options import (
-    CardOption,
-    CardTaskOption,
-    LimitOption,
-    SelectionOptions,
-    TranscriptsArgument,
-)
+from monitor.cli.options.selection import CardOption, CardTaskOption, LimitOption, SelectionOptions, TranscriptsArgument
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
 from monitor.cli.render.files import check_card, check_out, write_card, write_out
