@@ -82,7 +82,7 @@ class _Group(TyperGroup):
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: Any) -> Any:
-        with _printable_complaints():
+        with _printable_complaints(), output.tidy_exit():
             return super().invoke(ctx)
 
 

@@ -57,21 +57,20 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show limits, what is spent, what is held, and what is left."""
-    with output.tidy_exit():
-        if "://" not in store and not Path(store).is_file():
-            raise ConfigError(f"there is no store {store}; `agent-monitor budget limit` makes one")
-        states = _asked(store, lambda budgets: budgets.states(name))
-        if name is not None and not states:
-            raise ConfigError(f"there is no budget {name!r} in {store}")
-        if as_json:
-            for one in states:
-                output.write_json(_as_json(one))
-            return
-        console = output.stdout()
-        if not states:
-            console.print("there is no budget yet; `agent-monitor budget limit` makes one")
-            return
-        table.show(console, _COLUMNS, [row for one in states for row in _rows(one)])
+    if "://" not in store and not Path(store).is_file():
+        raise ConfigError(f"there is no store {store}; `agent-monitor budget limit` makes one")
+    states = _asked(store, lambda budgets: budgets.states(name))
+    if name is not None and not states:
+        raise ConfigError(f"there is no budget {name!r} in {store}")
+    if as_json:
+        for one in states:
+            output.write_json(_as_json(one))
+        return
+    console = output.stdout()
+    if not states:
+        console.print("there is no budget yet; `agent-monitor budget limit` makes one")
+        return
+    table.show(console, _COLUMNS, [row for one in states for row in _rows(one)])
 
 
 @budget.command()
@@ -87,16 +86,15 @@ def limit(
 
     A limit that is not named is taken away: both are set at once.
     """
-    with output.tidy_exit():
-        if none == (tokens is not None or usd is not None):
-            raise ConfigError("say --tokens, --usd or both; or --none, to take the limits away")
-        _asked(store, lambda budgets: budgets.set_limit(name, tokens=tokens, usd=usd))
-        said = " and ".join(
-            part
-            for part in (f"{tokens:,} tokens" if tokens is not None else "", f"{usd:g} USD" if usd is not None else "")
-            if part
-        )
-        output.stdout().print(Text(f"{name}: {f'at most {said}' if said else 'no limit'}"), soft_wrap=True)
+    if none == (tokens is not None or usd is not None):
+        raise ConfigError("say --tokens, --usd or both; or --none, to take the limits away")
+    _asked(store, lambda budgets: budgets.set_limit(name, tokens=tokens, usd=usd))
+    said = " and ".join(
+        part
+        for part in (f"{tokens:,} tokens" if tokens is not None else "", f"{usd:g} USD" if usd is not None else "")
+        if part
+    )
+    output.stdout().print(Text(f"{name}: {f'at most {said}' if said else 'no limit'}"), soft_wrap=True)
 
 
 _COLUMNS: Final = (

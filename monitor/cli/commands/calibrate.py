@@ -262,38 +262,37 @@ def calibrate(
     among loops or above all settings, or if a file or a line could not be read.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
-    with output.tidy_exit():
-        share, out, loops = options.share, options.out, options.loops
-        if out is not None:
-            check_out(out, "--out")
-        base = settings.read()
-        levels = levels_of(base)
-        watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
-        runs, report, wanted = _Runs(), Report(), RunSelection.of(selection)
+    share, out, loops = options.share, options.out, options.loops
+    if out is not None:
+        check_out(out, "--out")
+    base = settings.read()
+    levels = levels_of(base)
+    watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
+    runs, report, wanted = _Runs(), Report(), RunSelection.of(selection)
 
-        def add(run: SurveyedRun) -> None:
-            report.add(run, listed=False)
-            if isinstance(run, TracedRun):
-                runs.add(run, finished=options.finished)
+    def add(run: SurveyedRun) -> None:
+        report.add(run, listed=False)
+        if isinstance(run, TracedRun):
+            runs.add(run, finished=options.finished)
 
-        with inputs_of(paths, complaints, wanted) as inputs:
-            report.bad += inputs.missing
-            reading = InputReader(SurveySettings.of(base, watcher), complaints, inputs, wanted)
-            reading.read_all(report, add, limit=limit, partly=False)
-            reading.complain()
-        runs.settle(loops, complaints)
-        if loops is Loops.LOOK:
-            raise typer.Exit(BAD_INPUT if report.incomplete else 0)
-        runs.check(share, kept=loops is Loops.KEEP)
-        found = _Calibration.of(runs, levels, names_of(base), share)
-        if as_json:
-            output.write_json(found.as_json())
-        else:
-            found.show(console)
-        if out is not None:
-            write_out(out, [found.as_toml().encode()], "--out")
-            console.print(Text(f"written to {out}"), soft_wrap=True) if not as_json else None
+    with inputs_of(paths, complaints, wanted) as inputs:
+        report.bad += inputs.missing
+        reading = InputReader(SurveySettings.of(base, watcher), complaints, inputs, wanted)
+        reading.read_all(report, add, limit=limit, partly=False)
+        reading.complain()
+    runs.settle(loops, complaints)
+    if loops is Loops.LOOK:
         raise typer.Exit(BAD_INPUT if report.incomplete else 0)
+    runs.check(share, kept=loops is Loops.KEEP)
+    found = _Calibration.of(runs, levels, names_of(base), share)
+    if as_json:
+        output.write_json(found.as_json())
+    else:
+        found.show(console)
+    if out is not None:
+        write_out(out, [found.as_toml().encode()], "--out")
+        console.print(Text(f"written to {out}"), soft_wrap=True) if not as_json else None
+    raise typer.Exit(BAD_INPUT if report.incomplete else 0)
 
 
 def percent(share: float) -> str:

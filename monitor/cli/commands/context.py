@@ -163,13 +163,12 @@ def context(
     of its form, or does not fit; 2 the file cannot be read.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = output.stdout()
-    with output.tidy_exit():
-        looked = _look(*read_conversation(file, form, run), model, window)
-        if as_json:
-            output.write_json(_as_json(looked))
-        else:
-            _show(console, looked)
-        raise typer.Exit(0 if looked.ok else NOT_AS_IT_STANDS)
+    looked = _look(*read_conversation(file, form, run), model, window)
+    if as_json:
+        output.write_json(_as_json(looked))
+    else:
+        _show(console, looked)
+    raise typer.Exit(0 if looked.ok else NOT_AS_IT_STANDS)
 
 
 def _look(

@@ -50,28 +50,27 @@ def deliver(
       0    it is stored, or the calls are listed
       2    there is no such session, no such call waits, or a process has the session open
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        if text is None and (key is not None or failed):
-            raise ConfigError("say what the result is: agent-monitor deliver SESSION TEXT")
-        result = stdin_of("result") if text == output.STDIN else text
-        name = without_password(session) if is_database(session) else session
+    if text is None and (key is not None or failed):
+        raise ConfigError("say what the result is: agent-monitor deliver SESSION TEXT")
+    result = stdin_of("result") if text == output.STDIN else text
+    name = without_password(session) if is_database(session) else session
 
-        async def run() -> list[CallRecord]:
-            async with session_to_write(session, create=False, folder=folder) as store:
-                waiting = await waiting_calls(store)
-                if result is None:
-                    return waiting
-                return [await store_result(store, key or _only(waiting).key, result, is_error=failed)]
+    async def run() -> list[CallRecord]:
+        async with session_to_write(session, create=False, folder=folder) as store:
+            waiting = await waiting_calls(store)
+            if result is None:
+                return waiting
+            return [await store_result(store, key or _only(waiting).key, result, is_error=failed)]
 
-        found = anyio.run(run)
-        if as_json:
-            for one in found:
-                output.write_json(_as_json(one))
-        elif result is None:
-            _show(found)
-        else:
-            said = f"the result of {found[0].tool} is stored; agent-monitor resume {name} goes on with the run"
-            output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)
+    found = anyio.run(run)
+    if as_json:
+        for one in found:
+            output.write_json(_as_json(one))
+    elif result is None:
+        _show(found)
+    else:
+        said = f"the result of {found[0].tool} is stored; agent-monitor resume {name} goes on with the run"
+        output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)
 
 
 def _only(waiting: list[CallRecord]) -> CallRecord:

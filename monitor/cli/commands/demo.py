@@ -65,13 +65,12 @@ def demo(
     missing.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = output.stdout()
-    with output.tidy_exit():
-        if model is not None:
-            _ask(console, model, prompt or PROMPT)
-        elif prompt is not None:
-            raise ConfigError("--prompt needs a model to ask: add --model NAME")
-        else:
-            _show_recorded(console, fast=fast)
+    if model is not None:
+        _ask(console, model, prompt or PROMPT)
+    elif prompt is not None:
+        raise ConfigError("--prompt needs a model to ask: add --model NAME")
+    else:
+        _show_recorded(console, fast=fast)
 
 
 # ------------------------------------------------------------------ recorded runs

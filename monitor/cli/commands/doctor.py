@@ -69,20 +69,19 @@ def doctor(*, as_json: OneJsonOption = False, settings: SettingsOptions) -> None
     1 otherwise; 2 a setting is invalid.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = output.stdout()
-    with output.tidy_exit():
-        chosen = settings.read()
-        decides = chosen.policy() or StopAtFirstLoop()
-        if not as_json:
-            _show_environment(console, chosen, decides)
-        sick = _watch(loops(chosen.tools), chosen, decides)
-        well = _watch(healthy(), chosen, decides)
-        blind = _blind(chosen, decides, sick)
-        if as_json:
-            output.write_json({**_as_json(chosen, decides, sick, well), "unseen_without_results": blind})
-        else:
-            _show(console, sick, well)
-            _show_blind(console, blind)
-        raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
+    chosen = settings.read()
+    decides = chosen.policy() or StopAtFirstLoop()
+    if not as_json:
+        _show_environment(console, chosen, decides)
+    sick = _watch(loops(chosen.tools), chosen, decides)
+    well = _watch(healthy(), chosen, decides)
+    blind = _blind(chosen, decides, sick)
+    if as_json:
+        output.write_json({**_as_json(chosen, decides, sick, well), "unseen_without_results": blind})
+    else:
+        _show(console, sick, well)
+        _show_blind(console, blind)
+    raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
 
 
 def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy) -> list[_CaseResult]:

@@ -41,14 +41,13 @@ def hook(
     \b
     Exit code: 0; 2 if the command itself is used wrongly.
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        known = HOOKS[known_name(agent, HOOKS, "agent")]
-        deed: Deed = next(one for one in DEEDS if one == known_name(on_loop, DEEDS, "answer", "--on-loop"))
-        if print_settings:
-            command = ["agent-monitor", "hook", known.agent, "--on-loop", deed]
-            command += settings.written()
-            settings.read()
-            output.write_json(known.settings(shlex.join(command), deed), indent=2)
-            output.stderr().print(f"Add this to {known.place}. {known.note}", soft_wrap=True)
-            return
-        answered([known.agent, "--on-loop", deed, *settings.written()])
+    known = HOOKS[known_name(agent, HOOKS, "agent")]
+    deed: Deed = next(one for one in DEEDS if one == known_name(on_loop, DEEDS, "answer", "--on-loop"))
+    if print_settings:
+        command = ["agent-monitor", "hook", known.agent, "--on-loop", deed]
+        command += settings.written()
+        settings.read()
+        output.write_json(known.settings(shlex.join(command), deed), indent=2)
+        output.stderr().print(f"Add this to {known.place}. {known.note}", soft_wrap=True)
+        return
+    answered([known.agent, "--on-loop", deed, *settings.written()])

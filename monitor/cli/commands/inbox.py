@@ -73,28 +73,27 @@ def inbox(
       agent-monitor inbox letters --yes
       agent-monitor inbox letters --no --why "Not on a Sunday."
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        if state is not None and state not in STATES:
-            raise ConfigError(f"--state {state}: give one of {', '.join(STATES)}")
-        if session is not None:
-            rows = runs_of(*_place(session, folder))
-            if yes or no or why:
-                _answer(rows, question, yes=yes, no=no, why=why, by=by, as_json=as_json)
-                return
-        elif yes or no or why or question is not None:
-            raise ConfigError("say which session the answer is for: agent-monitor inbox SESSION --yes")
-        else:
-            rows = waiting_in(database or folder, ended=state == "ended")
-        before_s = time.time() - (older or 0) * 60
-        rows = [one for one in rows if state in (None, one.state) and (older is None or one.changed_s < before_s)]
-        if as_json:
-            for one in rows:
-                output.write_json(_as_json(one))
-        else:
-            _show(output.stdout(), rows, whole=session is not None)
-            if session is None:
-                where = output.on_one_line(without_password(database or str(folder or default_folder())))
-                output.stdout().print(Text(f"{count(len(rows), 'run')} in {where}"), soft_wrap=True)
+    if state is not None and state not in STATES:
+        raise ConfigError(f"--state {state}: give one of {', '.join(STATES)}")
+    if session is not None:
+        rows = runs_of(*_place(session, folder))
+        if yes or no or why:
+            _answer(rows, question, yes=yes, no=no, why=why, by=by, as_json=as_json)
+            return
+    elif yes or no or why or question is not None:
+        raise ConfigError("say which session the answer is for: agent-monitor inbox SESSION --yes")
+    else:
+        rows = waiting_in(database or folder, ended=state == "ended")
+    before_s = time.time() - (older or 0) * 60
+    rows = [one for one in rows if state in (None, one.state) and (older is None or one.changed_s < before_s)]
+    if as_json:
+        for one in rows:
+            output.write_json(_as_json(one))
+    else:
+        _show(output.stdout(), rows, whole=session is not None)
+        if session is None:
+            where = output.on_one_line(without_password(database or str(folder or default_folder())))
+            output.stdout().print(Text(f"{count(len(rows), 'run')} in {where}"), soft_wrap=True)
 
 
 def _answer(

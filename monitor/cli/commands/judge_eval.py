@@ -121,7 +121,7 @@ def judge_eval(
     is still reported), or there are no labels.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
-    with output.tidy_exit(), offline_judge(judge, confirm, cache) as asker:
+    with offline_judge(judge, confirm, cache) as asker:
         found = Evaluation()
         for run in _runs(corpus, found, complaints):
             if limit is not None and asker.questions >= limit:

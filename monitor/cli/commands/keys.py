@@ -59,73 +59,70 @@ def make(
     requests_per_minute: Annotated[int | None, typer.Option(metavar="N", min=1, help="Further ones get 429.")] = None,
 ) -> None:
     """Make a key, and print it. It is shown only now."""
-    with output.tidy_exit():
-        from monitor.proxy.keys import (  # noqa: PLC0415 - takes time
-            VirtualKey,
-            digest_of,
-            locked,
-            new_key,
-            read_keys,
-            write_keys,
-        )
+    from monitor.proxy.keys import (  # noqa: PLC0415 - takes time
+        VirtualKey,
+        digest_of,
+        locked,
+        new_key,
+        read_keys,
+        write_keys,
+    )
 
-        with locked(file):
-            known = read_keys(file).all if file.exists() else []
-            if any(one.name == name for one in known):
-                raise ConfigError(f"{file} has a key {name!r}: revoke it first")
-            secret = new_key()
-            made = VirtualKey(
-                name=name,
-                digest=digest_of(secret),
-                owner=owner,
-                expires=_moment(expires, name),
-                models=tuple(models or ()),
-                tokens=tokens,
-                requests_per_minute=requests_per_minute,
-            )
-            write_keys(file, [*known, made])
-        output.write(secret)
+    with locked(file):
+        known = read_keys(file).all if file.exists() else []
+        if any(one.name == name for one in known):
+            raise ConfigError(f"{file} has a key {name!r}: revoke it first")
+        secret = new_key()
+        made = VirtualKey(
+            name=name,
+            digest=digest_of(secret),
+            owner=owner,
+            expires=_moment(expires, name),
+            models=tuple(models or ()),
+            tokens=tokens,
+            requests_per_minute=requests_per_minute,
+        )
+        write_keys(file, [*known, made])
+    output.write(secret)
 
 
 @keys.command()
 def revoke(name: NameArgument, *, file: FileOption) -> None:
     """Take a key out of the file. A proxy refuses it from its next SIGHUP or start on."""
-    with output.tidy_exit():
-        from monitor.proxy.keys import locked, read_keys, write_keys  # noqa: PLC0415
+    from monitor.proxy.keys import locked, read_keys, write_keys  # noqa: PLC0415
 
-        with locked(file):
-            known = read_keys(file).all
-            left = [one for one in known if one.name != name]
-            if len(left) == len(known):
-                raise ConfigError(f"{file} has no key {name!r}")
-            write_keys(file, left)
-        output.stdout().print(Text(f"{name}: revoked"), soft_wrap=True)
+    with locked(file):
+        known = read_keys(file).all
+        left = [one for one in known if one.name != name]
+        if len(left) == len(known):
+            raise ConfigError(f"{file} has no key {name!r}")
+        write_keys(file, left)
+    output.stdout().print(Text(f"{name}: revoked"), soft_wrap=True)
 
 
 @keys.command("list")
 def list_(*, file: FileOption, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the keys, and what each may. No key is shown: the file has none."""
-    with output.tidy_exit():
-        from monitor.proxy.keys import read_keys  # noqa: PLC0415
+    from monitor.proxy.keys import read_keys  # noqa: PLC0415
 
-        known = read_keys(file).all
-        rows: list[dict[str, Any]] = [
-            {
-                "name": one.name,
-                "owner": one.owner,
-                "expires": one.expires.isoformat() if one.expires is not None else None,
-                "expired": one.is_over(time.time()),
-                "models": list(one.models),
-                "tokens": one.tokens,
-                "requests_per_minute": one.requests_per_minute,
-            }
-            for one in known
-        ]
-        if as_json:
-            for row in rows:
-                output.write_json(row)
-            return
-        table.show(output.stdout(), _COLUMNS, [_shown(row) for row in rows])
+    known = read_keys(file).all
+    rows: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "owner": one.owner,
+            "expires": one.expires.isoformat() if one.expires is not None else None,
+            "expired": one.is_over(time.time()),
+            "models": list(one.models),
+            "tokens": one.tokens,
+            "requests_per_minute": one.requests_per_minute,
+        }
+        for one in known
+    ]
+    if as_json:
+        for row in rows:
+            output.write_json(row)
+        return
+    table.show(output.stdout(), _COLUMNS, [_shown(row) for row in rows])
 
 
 _COLUMNS = (

@@ -84,29 +84,28 @@ def proxy(
     Ctrl-C lets running answers end, for --drain seconds; again, it closes at once.
     SIGHUP reads --keys and the settings of the detectors again.
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        from monitor.proxy import Proxy  # noqa: PLC0415 - may be missing, and takes time
+    from monitor.proxy import Proxy  # noqa: PLC0415 - may be missing, and takes time
 
-        made = Proxy(
-            **services.arguments(),
-            **answers.arguments(),
-            **bounds.arguments(),
-            **spending.arguments(),
-            **keys.arguments(),
-            detectors=settings.read().detectors,
-            token=token,
-            told=_json if as_json else _told,
-            spans=_spans() if otel else None,
-        )
-        serve(
-            made,
-            host,
-            port,
-            number_or_off(drain, "--drain"),
-            headers_s=bounds.arrival,
-            token_given=token is not None,
-            reload=SettingsReload(made, keys.keys, settings.read),
-        )
+    made = Proxy(
+        **services.arguments(),
+        **answers.arguments(),
+        **bounds.arguments(),
+        **spending.arguments(),
+        **keys.arguments(),
+        detectors=settings.read().detectors,
+        token=token,
+        told=_json if as_json else _told,
+        spans=_spans() if otel else None,
+    )
+    serve(
+        made,
+        host,
+        port,
+        number_or_off(drain, "--drain"),
+        headers_s=bounds.arrival,
+        token_given=token is not None,
+        reload=SettingsReload(made, keys.keys, settings.read),
+    )
 
 
 def _spans() -> RequestSpans:

@@ -139,26 +139,25 @@ def replay(
     Exit code: that of the run as it is shown, as of agent-monitor run; 0 if its
     process died before it ended.
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        if speed is not None and not 0 < speed < float("inf"):
-            raise ConfigError(f"--speed {speed:g}: give a number above 0")
-        if events and as_json:
-            raise ConfigError("--events and --json say different things; give one of them")
-        refuse_detectors_without(options.detectors, no_detectors=options.no_detectors)
-        with opened_reader(session, folder) as there:
-            arguments = arguments_in(there)
-            given = options.parts(arguments)
-            replayed = replay_of(there, run, pieces=not events, **given)
-        played = _in_time(replayed.events, speed)
-        if as_json:
-            _print_json(replayed, _enveloped(replayed, arguments, played), verbose=verbose)
-        elif events:
-            _print_events(played)
-        else:
-            _print_run(session, replayed, arguments, _enveloped(replayed, arguments, played), verbose=verbose)
-        if not as_json:
-            _print_remarks(replayed, changed=bool(given))
-        raise typer.Exit(exit_code(replayed.outcome) if replayed.outcome is not None else 0)
+    if speed is not None and not 0 < speed < float("inf"):
+        raise ConfigError(f"--speed {speed:g}: give a number above 0")
+    if events and as_json:
+        raise ConfigError("--events and --json say different things; give one of them")
+    refuse_detectors_without(options.detectors, no_detectors=options.no_detectors)
+    with opened_reader(session, folder) as there:
+        arguments = arguments_in(there)
+        given = options.parts(arguments)
+        replayed = replay_of(there, run, pieces=not events, **given)
+    played = _in_time(replayed.events, speed)
+    if as_json:
+        _print_json(replayed, _enveloped(replayed, arguments, played), verbose=verbose)
+    elif events:
+        _print_events(played)
+    else:
+        _print_run(session, replayed, arguments, _enveloped(replayed, arguments, played), verbose=verbose)
+    if not as_json:
+        _print_remarks(replayed, changed=bool(given))
+    raise typer.Exit(exit_code(replayed.outcome) if replayed.outcome is not None else 0)
 
 
 def _in_time(events: Iterable[Event], speed: float | None) -> Iterator[Event]:

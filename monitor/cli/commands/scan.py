@@ -89,7 +89,7 @@ def scan(
     read (the rest is still reported), a file has no run, or a setting is invalid.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
-    with output.tidy_exit(), ExitStack() as stack:
+    with ExitStack() as stack:
         check_card(shown.card)
         asker = stack.enter_context(judge.opened())
         chosen = settings.read()

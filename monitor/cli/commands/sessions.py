@@ -78,7 +78,7 @@ def about() -> None:
 
 @contextmanager
 def _reading(given: str, folder: Path | None) -> Iterator[AnyReader]:
-    with output.tidy_exit(), opened_reader(given, folder) as session, session.snapshot():
+    with opened_reader(given, folder) as session, session.snapshot():
         yield session
 
 
@@ -90,18 +90,17 @@ def list_sessions(
     as_json: JsonOption = False,
 ) -> None:
     """List the sessions of a folder, the one that was written last at the end."""
-    with output.tidy_exit():
-        where = folder or default_folder() if database is None else without_password(database)
-        rows = [listed(one) for one in sessions_in(Path(where))] if database is None else listed_in(database)
-        if as_json:
-            for row in rows:
-                output.write_json(row)
-            return
-        console = output.stdout()
-        if rows:
-            session_view.show_list(console, rows)
-        total = "" if database else f", {size(sum(row['bytes'] for row in rows))}"
-        console.print(Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}{total}"), soft_wrap=True)
+    where = folder or default_folder() if database is None else without_password(database)
+    rows = [listed(one) for one in sessions_in(Path(where))] if database is None else listed_in(database)
+    if as_json:
+        for row in rows:
+            output.write_json(row)
+        return
+    console = output.stdout()
+    if rows:
+        session_view.show_list(console, rows)
+    total = "" if database else f", {size(sum(row['bytes'] for row in rows))}"
+    console.print(Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}{total}"), soft_wrap=True)
 
 
 @sessions.command()
@@ -116,19 +115,18 @@ def find(
 
     Exit code: 0 something was found; 1 nothing was.
     """
-    with output.tidy_exit():
-        found = [*found_in((place for place, _ in sessions_at(database or folder or default_folder())), text)]
-        for one in found:
-            name = session_name(one.session)
-            if as_json:
-                path = without_password(str(one.session))
-                told = {"session": name, "path": path, "node": one.node, "run": one.run}
-                output.write_json({**told, "turn": one.turn, "at_ms": one.at_ms, "excerpt": one.excerpt})
-            else:
-                said = Text.assemble((f"{name} ", "bold"), (f"{one.node[-8:]} ", "cyan"), one.excerpt)
-                output.stdout().print(said, soft_wrap=True)
-        if not found:
-            raise typer.Exit(PROBLEMS)
+    found = [*found_in((place for place, _ in sessions_at(database or folder or default_folder())), text)]
+    for one in found:
+        name = session_name(one.session)
+        if as_json:
+            path = without_password(str(one.session))
+            told = {"session": name, "path": path, "node": one.node, "run": one.run}
+            output.write_json({**told, "turn": one.turn, "at_ms": one.at_ms, "excerpt": one.excerpt})
+        else:
+            said = Text.assemble((f"{name} ", "bold"), (f"{one.node[-8:]} ", "cyan"), one.excerpt)
+            output.stdout().print(said, soft_wrap=True)
+    if not found:
+        raise typer.Exit(PROBLEMS)
 
 
 BranchOption: TypeAlias = Annotated[str, typer.Option("--branch", metavar="NAME", help="Another branch.")]
@@ -238,15 +236,14 @@ def trim_session(
     The conversation of an old run stays without its events. With --erase the stored pieces
     of answers go, and the session is not replayed any more. A session in use is refused.
     """
-    with output.tidy_exit():
-        before_s = None if events_older_than is None else time.time() - events_older_than * DAY_S
-        work = partial(trim, found_place(session, folder), erase=erase or (), events_before_s=before_s)
-        done = anyio.run(work)
-        said = (
-            f"{done.events:,} events and {done.pieces:,} rows with pieces of answers removed, a text erased in"
-            f" {done.erased:,} rows, {size(done.bytes_after)} left"
-        )
-        output.say(as_json, said, asdict(done))
+    before_s = None if events_older_than is None else time.time() - events_older_than * DAY_S
+    work = partial(trim, found_place(session, folder), erase=erase or (), events_before_s=before_s)
+    done = anyio.run(work)
+    said = (
+        f"{done.events:,} events and {done.pieces:,} rows with pieces of answers removed, a text erased in"
+        f" {done.erased:,} rows, {size(done.bytes_after)} left"
+    )
+    output.say(as_json, said, asdict(done))
 
 
 @sessions.command()
@@ -255,25 +252,24 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
 
     Exit code: 0 everything is as it was written; 1 something is not.
     """
-    with output.tidy_exit():
-        where = folder or default_folder()
-        asked = [(one, _name_of(one, folder)) for one in given or ()]
-        console, wrong = output.stdout(), 0
-        for session, name in asked if given else [(str(one.path), one.name) for one in sessions_in(where)]:
-            nodes, problems = _verified(session, folder)
-            wrong += bool(problems)
-            if as_json:
-                output.write_json({"name": name, "ok": not problems, "nodes": nodes, "problems": problems})
-            else:
-                said = Text.assemble((name, "bold"), f": {count(nodes, 'node')}, ")
-                said.append(
-                    "as written" if not problems else f"{count(len(problems), 'problem')}",
-                    "red" if problems else "green",
-                )
-                console.print(said, soft_wrap=True)
-                for problem in problems[:20]:
-                    console.print(Text(f"  {output.on_one_line(str(problem['what']))}", style="red"), soft_wrap=True)
-        raise typer.Exit(PROBLEMS if wrong else 0)
+    where = folder or default_folder()
+    asked = [(one, _name_of(one, folder)) for one in given or ()]
+    console, wrong = output.stdout(), 0
+    for session, name in asked if given else [(str(one.path), one.name) for one in sessions_in(where)]:
+        nodes, problems = _verified(session, folder)
+        wrong += bool(problems)
+        if as_json:
+            output.write_json({"name": name, "ok": not problems, "nodes": nodes, "problems": problems})
+        else:
+            said = Text.assemble((name, "bold"), f": {count(nodes, 'node')}, ")
+            said.append(
+                "as written" if not problems else f"{count(len(problems), 'problem')}",
+                "red" if problems else "green",
+            )
+            console.print(said, soft_wrap=True)
+            for problem in problems[:20]:
+                console.print(Text(f"  {output.on_one_line(str(problem['what']))}", style="red"), soft_wrap=True)
+    raise typer.Exit(PROBLEMS if wrong else 0)
 
 
 def _name_of(given: str, folder: Path | None) -> str:
@@ -292,30 +288,29 @@ def _verified(given: str, folder: Path | None) -> tuple[int, list[dict[str, Any]
 @sessions.command()
 def doctor(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
     """Show the SQLite and the folder that sessions use here, and whether it can be written."""
-    with output.tidy_exit():
-        where = folder or default_folder()
-        try:
-            check_sqlite()
-            usable = True
-        except ConfigError:
-            usable = False
-        there = sessions_in(where)
-        data = {
-            "sqlite": sqlite3.sqlite_version,
-            "sqlite_needed": ".".join(map(str, SQLITE_FLOOR)),
-            "usable": usable,
-            "wal_reset_bug": has_reset_bug(),
-            "format": max(STEPS),
-            "folder": str(where),
-            "writable": _writable(where),
-            "sessions": len(there),
-            "bytes": sum(one.size for one in there),
-        }
-        if as_json:
-            output.write_json(data)
-        else:
-            _show_doctor(data)
-        raise typer.Exit(0 if usable and data["writable"] else PROBLEMS)
+    where = folder or default_folder()
+    try:
+        check_sqlite()
+        usable = True
+    except ConfigError:
+        usable = False
+    there = sessions_in(where)
+    data = {
+        "sqlite": sqlite3.sqlite_version,
+        "sqlite_needed": ".".join(map(str, SQLITE_FLOOR)),
+        "usable": usable,
+        "wal_reset_bug": has_reset_bug(),
+        "format": max(STEPS),
+        "folder": str(where),
+        "writable": _writable(where),
+        "sessions": len(there),
+        "bytes": sum(one.size for one in there),
+    }
+    if as_json:
+        output.write_json(data)
+    else:
+        _show_doctor(data)
+    raise typer.Exit(0 if usable and data["writable"] else PROBLEMS)
 
 
 def _writable(folder: Path) -> bool:
@@ -359,27 +354,26 @@ def rm(
 
     Exit code: 0 done; 1 some are in use; 2 nothing was named.
     """
-    with output.tidy_exit():
-        limits = older_than is not None or over is not None
-        if bool(given) is limits:
-            raise ConfigError("name the sessions to remove, or give --older-than or --over")
-        if given and database:
-            raise ConfigError(f"name a session in a database by its address, such as {without_password(database)}#NAME")
-        removed, busy = ([], []) if limits else _by_name(given or (), folder, dry=dry_run)
-        if limits:
-            done = retain(
-                database or folder or default_folder(),
-                max_age_s=None if older_than is None else older_than * DAY_S,
-                max_bytes=None if over is None else round(over * 1e6),
-                dry=dry_run,
-            )
-            removed, busy = [one.name for one in done.removed], [one.name for one in done.busy]
-        would = "would be removed" if dry_run else "removed"
-        said = f"{count(len(removed), 'session')} {would}{': ' if removed else ''}{', '.join(removed)}"
-        if busy:
-            said += f"; in use, and left: {', '.join(busy)}"
-        output.say(as_json, said, {"removed": removed, "busy": busy, "dry_run": dry_run})
-        raise typer.Exit(PROBLEMS if busy else 0)
+    limits = older_than is not None or over is not None
+    if bool(given) is limits:
+        raise ConfigError("name the sessions to remove, or give --older-than or --over")
+    if given and database:
+        raise ConfigError(f"name a session in a database by its address, such as {without_password(database)}#NAME")
+    removed, busy = ([], []) if limits else _by_name(given or (), folder, dry=dry_run)
+    if limits:
+        done = retain(
+            database or folder or default_folder(),
+            max_age_s=None if older_than is None else older_than * DAY_S,
+            max_bytes=None if over is None else round(over * 1e6),
+            dry=dry_run,
+        )
+        removed, busy = [one.name for one in done.removed], [one.name for one in done.busy]
+    would = "would be removed" if dry_run else "removed"
+    said = f"{count(len(removed), 'session')} {would}{': ' if removed else ''}{', '.join(removed)}"
+    if busy:
+        said += f"; in use, and left: {', '.join(busy)}"
+    output.say(as_json, said, {"removed": removed, "busy": busy, "dry_run": dry_run})
+    raise typer.Exit(PROBLEMS if busy else 0)
 
 
 def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[list[str], list[str]]:

@@ -57,20 +57,19 @@ def tell(
       1    with --wait: the run has ended without it, or has not read it in time
       2    there is no such session, or no run that goes on
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        if now and later:
-            raise ConfigError("--now and --later say different things; give one of them")
-        where = session if is_database(session) else str(found_file(session, folder))
-        letter = told(where, task_of(text), kind="follow_up" if later else "steer", now=now, by=by, data=data, id=id)
-        state = _state(where, letter, wait)
-        owned = _is_owned(where)
-        if as_json:
-            output.write_json({"id": letter.message.id, "run": letter.run, "state": state, "running": owned})
-        else:
-            how = _WORDS[state] if owned or state != "accepted" else _RESUMES.format(without_password(session))
-            output.stdout().print(Text(output.on_one_line(how)), soft_wrap=True)
-        if wait and state != "delivered":
-            raise typer.Exit(RETURNED)
+    if now and later:
+        raise ConfigError("--now and --later say different things; give one of them")
+    where = session if is_database(session) else str(found_file(session, folder))
+    letter = told(where, task_of(text), kind="follow_up" if later else "steer", now=now, by=by, data=data, id=id)
+    state = _state(where, letter, wait)
+    owned = _is_owned(where)
+    if as_json:
+        output.write_json({"id": letter.message.id, "run": letter.run, "state": state, "running": owned})
+    else:
+        how = _WORDS[state] if owned or state != "accepted" else _RESUMES.format(without_password(session))
+        output.stdout().print(Text(output.on_one_line(how)), soft_wrap=True)
+    if wait and state != "delivered":
+        raise typer.Exit(RETURNED)
 
 
 _WORDS: Final = {
