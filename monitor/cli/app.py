@@ -6,6 +6,10 @@ The module of a command is imported when somebody asks for the command: all of t
 
 from __future__ import annotations
 
+import logging
+import sys
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -180,3 +184,33 @@ def _parameters(group: Any) -> list[Parameter]:
 
 def _default(field: Field[Any]) -> Any:
     return Parameter.empty if field.default is MISSING else field.default
+
+
+# --------------------------------------------------------------------------------------------------
+# Output of other libraries is made printable too: tracebacks, warnings and log lines must not
+# contain control characters for the terminal either.
+
+CRASHED = 70
+"""The exit code of a bug of agent-monitor. No command uses it for a result."""
+
+
+def run() -> None:
+    """Carry out the command line; a bug is a traceback on stderr, without local variables."""
+    show_warning = warnings.formatwarning
+    warnings.formatwarning = lambda *args, **more: output.printable(show_warning(*args, **more))
+    last = logging.StreamHandler()
+    last.setLevel(logging.WARNING)
+    last.setFormatter(_Printable())
+    logging.lastResort = last  # used if no logging is configured, as in the command
+    try:
+        app()
+    except Exception as error:  # noqa: BLE001 - every bug is shown with its whole traceback
+        sys.stderr.write(output.printable("".join(traceback.format_exception(error))))
+        sys.exit(CRASHED)
+
+
+class _Printable(logging.Formatter):
+    """Lines without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return output.printable(super().format(record))

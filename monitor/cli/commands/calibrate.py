@@ -300,7 +300,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.6g}%"
 
 
-_TRIED: Final[Sequence[table.Fact[LineOutcome]]] = (
+_TRIED: Final = table.Rows[LineOutcome](
     table.Fact("score", table.Column("score", "end"), lambda one: one.rule),
     table.Fact("good", None, lambda one: one.good),
     table.Fact("good_stopped", None, lambda one: one.stopped),
@@ -384,7 +384,7 @@ class _Calibration:
     def _show_tried(self, console: Console) -> None:
         console.print()
         console.print("On the half of the good runs that did not draw the line, and on the labelled loops:")
-        table.show_facts(console, _TRIED, self.tried)
+        _TRIED.show(console, self.tried)
         if self._estimated:
             console.print(f"Of {count(self._estimated, 'run')} the tokens are estimated from the length of the texts.")
 
@@ -415,7 +415,7 @@ class _Calibration:
             "stopped": {kind: stopped for kind, (stopped, _) in self.stopped.items()},
             "estimated": self._estimated,
             "lines": {name or "all": FACTORS[at] if at < len(FACTORS) else None for name, at in self.lines.items()},
-            "held_out": [table.as_json(_TRIED, one) for one in self.tried],
+            "held_out": [_TRIED.as_json(one) for one in self.tried],
             "settings": self.settings,
             "condition": CONDITION,
         }

@@ -60,7 +60,7 @@ _NEXT: Final = UserMessage((Words("(what the user says next)"),))
 _STYLES: Final[Mapping[Fits, str]] = {"yes": "green", "perhaps": "yellow", "no": "red", "unknown": "yellow"}
 
 
-_REDUCTION: Final[Sequence[table.Fact[Reduction]]] = (
+_REDUCTION: Final = table.Rows[Reduction](
     table.Fact("kind", None, lambda one: one.edit.kind),
     table.Fact("saved_tokens", "saves", lambda one: one.saved_tokens, "{:,}".format),
     table.Fact("changed", "in messages", lambda one: one.changed, "{:,}".format),
@@ -250,10 +250,9 @@ def _show(console: Console, looked: _ContextReport) -> None:
     shares = [(source, f"{tokens:,}", f"{tokens / total:.0%}") for source, tokens in looked.tokens.items() if tokens]
     table.show(console, ("source", "tokens", "share"), shares)
     output.heading(console, "what could go")
-    columns = [fact.column for fact in _REDUCTION if fact.column is not None]
-    nothing = ("nothing", *[""] * (len(columns) - 1))
-    saved = [(name, *(table.cells(_REDUCTION, one) if one else nothing)) for name, one in looked.reductions.items()]
-    table.show(console, (table.Column("reduction", "fold"), *columns), saved)
+    nothing = ("nothing", *[""] * (len(_REDUCTION.columns) - 1))
+    saved = [(name, *(_REDUCTION.cells(one) if one else nothing)) for name, one in looked.reductions.items()]
+    table.show(console, (table.Column("reduction", "fold"), *_REDUCTION.columns), saved)
     _show_list(
         console,
         "repairs",
@@ -332,7 +331,7 @@ def _as_json(looked: _ContextReport) -> dict[str, Any]:
         | {"note": window.note, "problem": window.problem, "warning": window.warning},
         "fits": looked.fits,
         "reductions": {
-            name: None if one is None else table.as_json(_REDUCTION, one) for name, one in looked.reductions.items()
+            name: None if one is None else _REDUCTION.as_json(one) for name, one in looked.reductions.items()
         },
         "repairs": [{"index": one.index, "kind": one.kind.value, "note": one.note} for one in looked.report.repairs],
         "problems": list(map(asdict, looked.problems)),

@@ -176,7 +176,7 @@ def _confidence(verdicts: Sequence[Verdict]) -> float:
     return _mean(verdict.judgement.confidence for verdict in verdicts)
 
 
-_KIND: Final[Sequence[table.Fact[tuple[str, list[Verdict]]]]] = (
+_KIND: Final = table.Rows[tuple[str, list[Verdict]]](
     table.Fact("kind", table.Column("runs that are", "fold"), lambda one: one[0]),
     table.Fact("stuck", "labelled", lambda one: one[1][0].stuck, lambda stuck: "stuck" if stuck else "not stuck"),
     table.Fact("asked", "asked", lambda one: len(one[1])),
@@ -184,7 +184,7 @@ _KIND: Final[Sequence[table.Fact[tuple[str, list[Verdict]]]]] = (
     table.Fact("mean_confidence", "mean confidence", lambda one: _confidence(one[1]), "{:.2f}".format),
 )
 """The facts about the verdicts on one kind of run."""
-_BIN: Final[Sequence[table.Fact[tuple[float, float, list[Verdict]]]]] = (
+_BIN: Final = table.Rows[tuple[float, float, list[Verdict]]](
     table.Fact(None, "confidence", lambda one: f"{one[0]:.1f} to {one[1]:.1f}"),
     table.Fact("from", None, lambda one: one[0]),
     table.Fact("to", None, lambda one: one[1]),
@@ -201,8 +201,8 @@ _BIN: Final[Sequence[table.Fact[tuple[float, float, list[Verdict]]]]] = (
 def show(console: Console, found: Evaluation, asker: OfflineJudge) -> None:
     """Print two tables and the totals."""
     if found.verdicts:
-        table.show_facts(console, _KIND, found.kinds())
-        table.show_facts(console, _BIN, found.bins())
+        _KIND.show(console, found.kinds())
+        _BIN.show(console, found.bins())
         right = sum(verdict.agrees for verdict in found.verdicts)
         verdicts_agree = (
             f"{right} of {count(len(found.verdicts), 'verdict')} agree with the label ({found.agreement:.0%})"
@@ -230,8 +230,8 @@ def as_data(found: Evaluation, asker: OfflineJudge) -> dict[str, Any]:
     return {
         "agreement": found.agreement if found.verdicts else None,
         "brier": found.brier if found.verdicts else None,
-        "kinds": [table.as_json(_KIND, one) for one in found.kinds()],
-        "reliability": [table.as_json(_BIN, one) for one in found.bins()],
+        "kinds": [_KIND.as_json(one) for one in found.kinds()],
+        "reliability": [_BIN.as_json(one) for one in found.bins()],
         "verdicts": [
             {
                 "id": verdict.run,

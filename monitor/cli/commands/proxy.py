@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.options.settings_options import DetectorOptions
-from monitor.cli.options.supervisor_arguments import number_or_off
-from monitor.cli.render import output
-from monitor.cli.serving.proxy_options import (
+from monitor.cli.options.proxy_options import (
     AnswerOptions,
     BoundOptions,
     KeyOptions,
     ServiceOptions,
     SpendingOptions,
 )
-from monitor.cli.serving.server import SettingsReload, serve
+from monitor.cli.options.settings_options import DetectorOptions
+from monitor.cli.options.supervisor_arguments import number_or_off
+from monitor.cli.render import output
+from monitor.cli.serving import SettingsReload, serve
 
 if TYPE_CHECKING:
     from monitor.proxy import ProxiedRun
@@ -88,7 +89,7 @@ def proxy(
 
     made = Proxy(
         **services.arguments(),
-        **answers.arguments(),
+        **asdict(answers),
         **bounds.arguments(),
         **spending.arguments(),
         **keys.arguments(),

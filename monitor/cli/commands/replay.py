@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from monitor.cli.exit_code import exit_code
+from monitor.cli.foreground import exit_code
 from monitor.cli.options.run_arguments import RunArguments, arguments_in
 from monitor.cli.options.run_options import (
     NoDetectorsOption,
@@ -74,23 +74,13 @@ class ReplayOptions:
         base = Settings(arguments.settings if arguments is not None else {}) if self.config is None else None
         chosen = settings_of(self.config, self.detectors, self.settings, self.policy, base=base)
         others = bool(self.settings) or self.config is not None
-        given = self._limits()
+        limited = any((self.max_turns, self.timeout, self.idle_timeout, self.max_tool_calls))
+        given: dict[str, Any] = {"stop_when": limits_of(self)} if limited else {}
         if self.no_detectors or self.detectors is not None or others:
             given["detectors"] = [] if self.no_detectors else chosen.detectors()
         if (self.policy is not None or others) and (made := chosen.policy()) is not None:
             given["policy"] = made
         return given
-
-    def _limits(self) -> dict[str, Any]:
-        if all(one is None for one in (self.max_turns, self.timeout, self.idle_timeout, self.max_tool_calls)):
-            return {}
-        limits = limits_of(
-            max_turns=self.max_turns or "off",
-            timeout=self.timeout or "off",
-            idle_timeout=self.idle_timeout or "off",
-            max_tool_calls=self.max_tool_calls,
-        )
-        return {"stop_when": limits}
 
 
 def replay(

@@ -11,8 +11,7 @@ import typer
 import monitor
 from monitor.adapters.replay.model import ReplayModel
 from monitor.cli.commands.run import outputs_in
-from monitor.cli.foreground import drive, log_of
-from monitor.cli.inputs.keyboard import can_type
+from monitor.cli.foreground import can_type, drive, log_of
 from monitor.cli.options.run_arguments import arguments_in
 from monitor.cli.options.run_options import BaseUrlOption, ShownOptions
 from monitor.cli.options.session_file import FolderOption, SessionArgument, opened_reader, session_to_write
@@ -68,7 +67,7 @@ def resume(
     A session that another process is writing is refused, and stays as it is.
     """  # noqa: D301 - \b keeps the lines of an example apart
     stored = session_to_write(session, create=False, folder=folder)
-    with opened_reader(session, folder) as there, there.snapshot():
+    with opened_reader(session, folder) as there:
         record, arguments = _to_go_on(there.runs(), session), arguments_in(there)
         ended = [one.event.turn for one in there.events(record.id) if isinstance(one.event, TurnEnded)]
         turns = sum(turn.model_error is None for turn in ended)

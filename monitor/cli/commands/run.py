@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import monitor
-from monitor.cli.foreground import drive, log_of
-from monitor.cli.inputs.keyboard import can_type
+from monitor.cli.foreground import can_type, drive, log_of
 from monitor.cli.options import run_arguments
 from monitor.cli.options.run_arguments import as_node
 from monitor.cli.options.run_options import RunCommandOptions, ShownOptions

@@ -19,6 +19,7 @@ from monitor.cli.options.session_file import (
     found_place,
     new_file,
     session_file,
+    short_name,
 )
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
@@ -139,9 +140,8 @@ def _beside(source: Path | str, folder: Path | None) -> Path | None:
 def _made(as_json: bool, how: str, place: Path | str, **data: Any) -> None:
     """Say which session was made."""
     shown = without_password(str(place))
-    name = place.stem if isinstance(place, Path) else parts_of(place)[1]
-    said = shown if how == "copied to" or not isinstance(place, Path) else name
-    output.say(as_json, f"{how} {said}", {"name": name, "path": shown, **data})
+    said = shown if how == "copied to" or not isinstance(place, Path) else place.stem
+    output.say(as_json, f"{how} {said}", {"name": short_name(place), "path": shown, **data})
 
 
 def _free_in(source: str) -> str:

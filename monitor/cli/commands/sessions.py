@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,10 +22,10 @@ from monitor.cli.options.session_file import (
     JsonOption,
     SessionArgument,
     SessionsArgument,
-    found_file,
     found_place,
     opened_reader,
     session_name,
+    short_name,
 )
 from monitor.cli.render import output, session_view
 from monitor.cli.render.session_view import listed, listed_in, size
@@ -41,8 +40,8 @@ from monitor.sessions import (
     sessions_in,
     trim,
 )
-from monitor.sessions.postgres.postgres_reader import AnyReader, without_password
-from monitor.sessions.postgres.postgres_session import is_database, parts_of, reader_at, sessions_at
+from monitor.sessions.postgres.postgres_reader import without_password
+from monitor.sessions.postgres.postgres_session import is_database, reader_at, sessions_at
 from monitor.sessions.tables.schema import SQLITE_FLOOR, STEPS, check_sqlite, has_reset_bug
 from monitor.view.status import count
 
@@ -76,12 +75,6 @@ def about() -> None:
     """  # noqa: D301 - \b keeps the lines of an example apart
 
 
-@contextmanager
-def _reading(given: str, folder: Path | None) -> Iterator[AnyReader]:
-    with opened_reader(given, folder) as session, session.snapshot():
-        yield session
-
-
 @sessions.command("list")
 def list_sessions(
     *,
@@ -98,7 +91,7 @@ def list_sessions(
         return
     console = output.stdout()
     if rows:
-        session_view.show_list(console, rows)
+        session_view.LISTED.show(console, rows)
     total = "" if database else f", {size(sum(row['bytes'] for row in rows))}"
     console.print(Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}{total}"), soft_wrap=True)
 
@@ -137,7 +130,7 @@ def show(
     session: SessionArgument, *, branch: BranchOption = ACTIVE, folder: FolderOption = None, as_json: JsonOption = False
 ) -> None:
     """Show a session, and the conversation that the model gets."""
-    with _reading(session, folder) as found:
+    with opened_reader(session, folder) as found:
         if branch != ACTIVE and branch not in found.heads():
             raise ConfigError(f"the session has no branch {branch!r}; it has {', '.join(found.heads()) or 'none'}")
         context = found.context(branch)
@@ -151,7 +144,7 @@ def show(
 @sessions.command()
 def tree(session: SessionArgument, *, folder: FolderOption = None, as_json: JsonOption = False) -> None:
     """Show all nodes of a session. Nodes that branch off are indented, and branches are named."""
-    with _reading(session, folder) as found:
+    with opened_reader(session, folder) as found:
         if as_json:
             for node in found.nodes():
                 output.write_json(session_view.node_as_json(node))
@@ -173,7 +166,7 @@ def events(
     as_json: JsonOption = False,
 ) -> None:
     """Show the stored events of a session."""
-    with _reading(session, folder) as found:
+    with opened_reader(session, folder) as found:
         some = found.events(run)
         if as_json:
             for event in some:
@@ -193,7 +186,7 @@ def export_session(
     as_json: JsonOption = False,
 ) -> None:
     """Write a session as lines of JSON: the same session always gives the same bytes."""
-    with _reading(session, folder) as found:
+    with opened_reader(session, folder) as found:
         if out is None:
             for line in exported(found):
                 output.write_json(line)
@@ -253,7 +246,7 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
     Exit code: 0 everything is as it was written; 1 something is not.
     """
     where = folder or default_folder()
-    asked = [(one, _name_of(one, folder)) for one in given or ()]
+    asked = [(one, short_name(found_place(one, folder))) for one in given or ()]
     console, wrong = output.stdout(), 0
     for session, name in asked if given else [(str(one.path), one.name) for one in sessions_in(where)]:
         nodes, problems = _verified(session, folder)
@@ -272,13 +265,9 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
     raise typer.Exit(PROBLEMS if wrong else 0)
 
 
-def _name_of(given: str, folder: Path | None) -> str:
-    return parts_of(given)[1] if is_database(given) else found_file(given, folder).stem
-
-
 def _verified(given: str, folder: Path | None) -> tuple[int, list[dict[str, Any]]]:
     try:
-        with opened_reader(given, folder) as session, session.snapshot():
+        with opened_reader(given, folder) as session:
             found = session.verify()
             return session.count(), [{"what": one.what, "seq": one.seq, "node": one.node} for one in found]
     except MonitorError as error:
@@ -377,11 +366,10 @@ def rm(
 
 
 def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[list[str], list[str]]:
-    names = [_name_of(one, folder) for one in given]
     places = [found_place(one, folder) for one in given]
     for place in places:  # all are found before any is removed
         if is_database(place):
             reader_at(place).close()
     for place in places if not dry else ():
         remove(place)
-    return names, []
+    return [short_name(place) for place in places], []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -16,9 +15,8 @@ from monitor.errors import ConfigError
 from monitor.events import SteerDelivered, SteerReturned
 from monitor.sessions import Letter
 from monitor.sessions import tell as told
-from monitor.sessions.lock import live_owner, lock_path
-from monitor.sessions.postgres.postgres_reader import PostgresReader, without_password
-from monitor.sessions.postgres.postgres_session import is_database, parts_of
+from monitor.sessions.postgres.postgres_reader import without_password
+from monitor.sessions.postgres.postgres_session import is_database
 
 LOOK_S: Final = 0.1
 """Seconds between two looks at the session, while the command waits."""
@@ -82,10 +80,8 @@ _RESUMES: Final = "stored; no process carries the run out now: agent-monitor res
 
 def _is_owned(where: str) -> bool:
     """Whether a process has the session now."""
-    if not is_database(where):
-        return live_owner(lock_path(Path(where))) is not None
-    with PostgresReader(*parts_of(where)) as stored:
-        return stored.owner is not None
+    with opened_reader(where, None) as session:
+        return session.owner is not None
 
 
 def _state(where: str, letter: Letter, wait_s: float) -> str:

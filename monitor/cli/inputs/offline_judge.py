@@ -4,6 +4,11 @@ its costs are counted.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,10 +19,11 @@ from typing import Any
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from rich.console import Console
 
+from monitor._util.codec import to_plain
+from monitor._util.hashing import canonical_json
 from monitor.adapters.model_names import model as model_of
 from monitor.chunks import AskCost
 from monitor.cli.inputs.cache_folder import cache_folder
-from monitor.cli.inputs.reply_cache import ReplyCache
 from monitor.cli.options.models import REPLAY, replay_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError, describe
@@ -151,3 +157,46 @@ def _close(portal: BlockingPortal, models: Sequence[Model]) -> None:
         close = getattr(model, "aclose", None)
         if close is not None:
             portal.call(close)
+
+
+# --------------------------------------------------------------------------------------------------
+# Keeps answers of models on disk, so that each question is paid for once: one file for each
+# question, named by the hash of model and request.
+
+
+class ReplyCache:
+    """The answers in `folder`, which is made with the first answer. An unreadable answer counts as
+    missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def key(self, model: Model, request: ModelRequest) -> str:
+        """Equal for the same question to the same model."""
+        return hashlib.sha256(canonical_json({"model": model.name, "request": to_plain(request)}).encode()).hexdigest()
+
+    def get(self, key: str) -> str | None:
+        """The text of the answer that is kept under `key`."""
+        try:
+            reply = json.loads(self._path(key).read_text("utf-8"))["reply"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return reply if isinstance(reply, str) else None
+
+    def put(self, key: str, model: Model, reply: str) -> None:
+        """Keep a reply. Raises `OSError`. The file is written atomically."""
+        path = self._path(key)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, half = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(json.dumps({"model": model.name, "reply": reply}))
+        Path(half).replace(path)
+
+    def forget(self, key: str) -> None:
+        """Drop the reply of `key`, which was unusable, so that the next run asks again."""
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
