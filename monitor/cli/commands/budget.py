@@ -94,7 +94,7 @@ def limit(
         for part in (f"{tokens:,} tokens" if tokens is not None else "", f"{usd:g} USD" if usd is not None else "")
         if part
     )
-    output.stdout().print(Text(f"{name}: {f'at most {said}' if said else 'no limit'}"), soft_wrap=True)
+    output.line(output.stdout(), f"{name}: {f'at most {said}' if said else 'no limit'}")
 
 
 _COLUMNS: Final = (

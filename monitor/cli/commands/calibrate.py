@@ -133,7 +133,7 @@ class _Runs:
         console.print(f"{len(suspects)} of {count(good, 'good run')} {alike}", style="bold", highlight=False)
         shown = suspects if loops is Loops.LOOK else suspects[:SHOWN]
         for run in shown:
-            console.print(Text(f"  {run.file}: {run.id}: {_why(run)}"), soft_wrap=True)
+            output.line(console, f"  {run.file}: {run.id}: {_why(run)}")
         if len(suspects) > len(shown):
             console.print(f"  and {len(suspects) - len(shown)} more")
         if suspects and not self.dropping:
@@ -291,7 +291,7 @@ def calibrate(
         found.show(console)
     if out is not None:
         write_out(out, [found.as_toml().encode()], "--out")
-        console.print(Text(f"written to {out}"), soft_wrap=True) if not as_json else None
+        output.line(console, f"written to {out}") if not as_json else None
     raise typer.Exit(BAD_INPUT if report.incomplete else 0)
 
 
@@ -356,7 +356,7 @@ class _Calibration:
         silent = sum(not run.total.tool_calls for run in good)
         without = f", {silent} of them without a call" if silent else ""
         promised = f"at most {percent(self.share)} of runs like them are stopped"
-        console.print(Text(f"{count(len(good), 'good run')}{without}: {promised}", style="bold"), soft_wrap=True)
+        output.line(console, f"{count(len(good), 'good run')}{without}: {promised}", "bold")
         rows = []
         for name, at in self.lines.items():
             numbers = "off" if at >= len(FACTORS) else f"x {FACTORS[at]:g}" if name in {ALL, *SCALED} else "as they are"

@@ -299,7 +299,7 @@ def _lines(problems: Sequence[_FormProblem]) -> list[str]:
 def _show_list(console: Console, title: str, lines: Sequence[str], nothing: str) -> None:
     output.heading(console, title)
     for line in lines[:MOST_LINES] or [nothing]:
-        console.print(output.on_one_line(line), soft_wrap=True)
+        output.line(console, line)
     if len(lines) > MOST_LINES:
         console.print(f"(and {len(lines) - MOST_LINES:,} more; --json has them)")
 

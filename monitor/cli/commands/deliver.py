@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import anyio
 import typer
-from rich.text import Text
 
 from monitor._util.codec import to_plain
 from monitor.cli.options.session_file import FolderOption, JsonOption, SessionArgument, session_to_write
@@ -69,7 +68,7 @@ def deliver(
         output.stdout().print("no call waits for its result")
     else:
         said = f"the result of {found[0].tool} is stored; agent-monitor resume {name} goes on with the run"
-        output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)
+        output.line(output.stdout(), said)
 
 
 def _only(waiting: list[CallRecord]) -> CallRecord:

@@ -175,10 +175,7 @@ def _show(console: Console, sick: list[_CaseResult], well: list[_CaseResult]) ->
     table.show(console, columns, [(row.case.title, *_seen(row)) for row in sick])
     for row in sick:
         if row.loop is None and row.case.unseen_because:
-            console.print(
-                Text(f"{output.on_one_line(row.case.title)}: not seen, {row.case.unseen_because}", style="dim"),
-                soft_wrap=True,
-            )
+            output.line(console, f"{row.case.title}: not seen, {row.case.unseen_because}", "dim")
     output.heading(console, "healthy work")
     columns = [table.Column("work that repeats", "fold"), table.Column("is", "fold")]
     table.show(console, columns, [(row.case.title, _left_alone(row)) for row in well])
@@ -190,14 +187,9 @@ def _show(console: Console, sick: list[_CaseResult], well: list[_CaseResult]) ->
     )
     console.print(Text(said, style="bold red" if not_seen or alarms else "bold green"))
     if not_seen:
-        console.print(
-            Text(f"Nobody sees: {'; '.join(output.on_one_line(row.case.title) for row in not_seen)}.", style="red"),
-            soft_wrap=True,
-        )
+        output.line(console, f"Nobody sees: {'; '.join(row.case.title for row in not_seen)}.", "red")
     if alarms:
-        console.print(
-            Text(f"Taken for a loop: {'; '.join(row.case.title for row in alarms)}.", style="red"), soft_wrap=True
-        )
+        output.line(console, f"Taken for a loop: {'; '.join(row.case.title for row in alarms)}.", "red")
 
 
 def _seen(row: _CaseResult) -> tuple[str | Text, str | Text, str | Text]:

@@ -94,8 +94,8 @@ def inbox(
     if session is not None:
         _show_questions(console, rows)
     else:
-        where = output.on_one_line(without_password(database or str(folder or default_folder())))
-        console.print(Text(f"{count(len(rows), 'run')} in {where}"), soft_wrap=True)
+        where = without_password(database or str(folder or default_folder()))
+        output.line(console, f"{count(len(rows), 'run')} in {where}")
 
 
 def _answer(
@@ -114,7 +114,7 @@ def _answer(
         output.write_json({"question": asked.id, "decision": decision})
     else:
         said = f"{decision}; agent-monitor resume {session_name(path)} goes on with the run"
-        output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)
+        output.line(output.stdout(), said)
 
 
 def _place(session: str, folder: Path | None) -> tuple[Path | str, float]:
@@ -152,6 +152,6 @@ _RUNS: Final = table.Rows[WaitingRun](
 
 def _show_questions(console: Console, rows: Sequence[WaitingRun]) -> None:
     for asked in (asked for one in rows for asked in one.questions):
-        console.print(Text(f"question {output.on_one_line(asked.id)}", "bold"), soft_wrap=True)
+        output.line(console, f"question {asked.id}", "bold")
         for line in shown(asked):
             console.print(Text(f"  {line}"), soft_wrap=True)

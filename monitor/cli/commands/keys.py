@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
-from rich.text import Text
 
 from monitor.cli.render import output, table
 from monitor.errors import ConfigError
@@ -100,7 +99,7 @@ def revoke(name: NameArgument, *, file: FileOption) -> None:
         if len(left) == len(known):
             raise ConfigError(f"{file} has no key {name!r}")
         write_keys(file, left)
-    output.stdout().print(Text(f"{name}: revoked"), soft_wrap=True)
+    output.line(output.stdout(), f"{name}: revoked")
 
 
 @keys.command("list")

@@ -121,7 +121,7 @@ def _told(run: ProxiedRun) -> None:
         return
     stop = run.last_stop
     why = f": {stop['reason']}: {stop['detail']}" if stop is not None and run.state != "left" else ""
-    output.complain(output.stderr(), f"{run.state} {run.id} ({run.wire} {run.model}){why}", style="")
+    output.line(output.stderr(), f"{run.state} {run.id} ({run.wire} {run.model}){why}")
 
 
 def _json(run: ProxiedRun) -> None:

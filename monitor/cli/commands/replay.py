@@ -222,4 +222,4 @@ def _print_remarks(replayed: Replay, *, changed: bool) -> None:
     if replayed.exact and not changed and not replayed.as_stored:
         remarks.append(OTHER_VERSION)
     for remark in remarks:
-        output.stderr().print(Text(output.on_one_line(remark), style="yellow"), soft_wrap=True)
+        output.line(output.stderr(), remark, "yellow")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.text import Text
 
 from monitor.cli.options.session_file import (
     DatabaseOption,
@@ -127,7 +126,7 @@ def salvage_session(
     output.say(as_json, f"{count(saved.nodes, 'node')} saved as {path.stem}, {gone}", data)
     if not as_json:
         for problem in lost:
-            output.stdout().print(Text(f"  {output.on_one_line(problem)}", "red"), soft_wrap=True)
+            output.line(output.stdout(), f"  {problem}", "red")
     if lost:
         raise typer.Exit(LOST)
 

@@ -93,7 +93,7 @@ def list_sessions(
     if rows:
         session_view.LISTED.show(console, rows)
     total = "" if database else f", {size(sum(row['bytes'] for row in rows))}"
-    console.print(Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}{total}"), soft_wrap=True)
+    output.line(console, f"{count(len(rows), 'session')} in {where}{total}")
 
 
 @sessions.command()
@@ -261,7 +261,7 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
             )
             console.print(said, soft_wrap=True)
             for problem in problems[:20]:
-                console.print(Text(f"  {output.on_one_line(str(problem['what']))}", style="red"), soft_wrap=True)
+                output.line(console, f"  {problem['what']}", "red")
     raise typer.Exit(PROBLEMS if wrong else 0)
 
 

@@ -6,7 +6,6 @@ import time
 from typing import Annotated, Final
 
 import typer
-from rich.text import Text
 
 from monitor.cli.options.session_file import FolderOption, JsonOption, SessionArgument, found_file, opened_reader
 from monitor.cli.options.supervisor_arguments import task_of
@@ -65,7 +64,7 @@ def tell(
         output.write_json({"id": letter.message.id, "run": letter.run, "state": state, "running": owned})
     else:
         how = _WORDS[state] if owned or state != "accepted" else _RESUMES.format(without_password(session))
-        output.stdout().print(Text(output.on_one_line(how)), soft_wrap=True)
+        output.line(output.stdout(), how)
     if wait and state != "delivered":
         raise typer.Exit(RETURNED)
 

@@ -75,7 +75,7 @@ def watch(
         time.monotonic,
         start=[*named, *_recent(_listed([], folders))],
     )
-    console.print(Text(f"{count(live.files, 'file')} followed; Ctrl-C ends it", "dim"), soft_wrap=True)
+    output.line(console, f"{count(live.files, 'file')} followed; Ctrl-C ends it", "dim")
     loops, until = 0, None if for_s is None else time.monotonic() + for_s
     while until is None or time.monotonic() < until:
         for news in live.poll():

@@ -6,24 +6,29 @@ The only file of the command that imports the SDK.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from google import genai
 from google.genai import types
+from rich.console import Console
+from rich.text import Text
 
 import monitor
 from monitor.cli.inputs.demo_runs import DemoRun, DemoTurn
+from monitor.cli.render import output
 from monitor.outcome import RunFailed
 from monitor.testing.gemini_steps import Event, Pause, Step, events_of_message
 from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 from monitor.transcripts import RecordedResult
 from monitor.transcripts.analysis.scan import ModelOutput
+from monitor.view.status import count
 
 DELTA_CHARS = 6
 """About a token and a half, which is what fast models send at a time."""
@@ -36,20 +41,37 @@ CLOSE_SEEN_S = 2.0
 LIVE_LIMITS = monitor.Timeout(300) | monitor.IdleTimeout(60)
 
 
-class DemoScreen(Protocol):
-    """A display for a run of the demo."""
+class DemoScreen:
+    """Shows a run while it goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self.chars = 0
+        self._live = output.LiveText(console)
 
     def text(self, words: str) -> None:
         """Show a piece of the answer."""
-        ...
+        self.chars += len(words)
+        self._live.write(words)
 
     def call(self, name: str, arguments: Any) -> None:
         """Show a tool call of the model."""
-        ...
+        given = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+        self._live.line(Text.assemble(("→ ", "bold cyan"), output.on_one_line(f"{name}({given})")))
 
     def result(self, result: RecordedResult) -> None:
         """Show the result of a tool call."""
-        ...
+        first, *others = result.text.strip().splitlines() or [""]
+        more = f" (and {count(len(others), 'more line')})" if others else ""
+        self._live.line(Text.assemble(("← ", "bold cyan"), (output.on_one_line(first) + more, "dim")))
+
+    def ended(self, outcome: monitor.Outcome) -> None:
+        """End the text, and say so if the run was stopped."""
+        if outcome.ok:
+            self._live.end()
+        else:
+            self._live.line(
+                Text(f"■ {'stopped here' if outcome.error is None else 'it failed here'}", style="bold red")
+            )
 
 
 @dataclass(slots=True, frozen=True)

@@ -291,7 +291,7 @@ def show_events(console: Console, events: Sequence[StoredEvent]) -> None:
     run_column: list[table.Column | str] = [table.Column("run", "middle")] if several else []
     if not several or len(days) == 1:
         about = [*([] if several else [f"run {min(runs)}"]), *([min(days)] if len(days) == 1 else [])]
-        console.print(Text(output.on_one_line(", ".join(about)), style="bold"), soft_wrap=True)
+        output.line(console, ", ".join(about), "bold")
     cut = DAY_CHARS + 1 if len(days) == 1 else 0
     cells = [
         (f"{one.seq}", at(one.at_ms)[cut:], *([one.run or ""] if several else []), line_of(one.event)) for one in events
