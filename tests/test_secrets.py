@@ -23,7 +23,7 @@ from monitor.events import TurnEnded, event_codec
 from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.outcome import Turn
 from monitor.report.report_page import ReportPage
-from monitor.report.story import StoryWatcher
+from monitor.report.run_details import StoryWatcher
 from monitor.sessions import InMemorySession
 from monitor.sinks import JsonlSink, LogSink, OtelSink
 from monitor.testing import ScriptedModel, call

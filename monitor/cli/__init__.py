@@ -28,8 +28,7 @@ def _run() -> None:
             gc.freeze()  # nor is any looked for at the end
             return
     try:
-        from monitor.cli import process  # noqa: PLC0415 - its libraries may not be there
-        from monitor.cli.app import app  # noqa: PLC0415 - the same
+        from monitor.cli.app import run  # noqa: PLC0415 - its libraries may not be there
     except ModuleNotFoundError as error:
         from monitor.errors import MissingExtra  # noqa: PLC0415 - most programs have their extras
 
@@ -38,4 +37,4 @@ def _run() -> None:
             raise
         print(f"agent-monitor: {MissingExtra(package, 'cli')}", file=sys.stderr)
         sys.exit(2)
-    process.run(app)
+    run()

@@ -6,16 +6,22 @@ The module of a command is imported when somebody asks for the command: all of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import wraps
 from importlib import import_module
-from typing import Annotated, Any, Final
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
 import monitor
-from monitor.cli.options.run_options import flattened
 from monitor.cli.render import output
 
 _ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
@@ -80,7 +86,7 @@ class _Group(TyperGroup):
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: Any) -> Any:
-        with _printable_complaints():
+        with _printable_complaints(), output.tidy_exit():
             return super().invoke(ctx)
 
 
@@ -139,3 +145,72 @@ def _loaded(name: str) -> Any:
     made = typer.main.get_command(command)
     made.short_help = " ".join((made.help or "").partition("\n\n")[0].split())  # its lines are those of the source
     return made
+
+
+# --------------------------------------------------------------------------------------------------
+# The options of a command as dataclasses: typer gets one parameter for each field.
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with the fields of a dataclass in the place of each parameter that is one.
+
+    The help has the options in the order of the parameters, and of the fields in them.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    flat: list[Parameter] = []
+    for one in signature(command).parameters.values():
+        if one.name in groups:
+            flat += _parameters(groups[one.name])
+        else:
+            flat.append(one.replace(annotation=hints[one.name], kind=Parameter.KEYWORD_ONLY))
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        made = {name: kind(**{one.name: given.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
+        command(**given, **made)
+
+    called.__signature__ = Signature(flat)  # type: ignore[attr-defined]
+    return called
+
+
+def _parameters(group: Any) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=_default(one), annotation=hints[one.name])
+        for one in fields(group)
+    ]
+
+
+def _default(field: Field[Any]) -> Any:
+    return Parameter.empty if field.default is MISSING else field.default
+
+
+# --------------------------------------------------------------------------------------------------
+# Output of other libraries is made printable too: tracebacks, warnings and log lines must not
+# contain control characters for the terminal either.
+
+CRASHED = 70
+"""The exit code of a bug of agent-monitor. No command uses it for a result."""
+
+
+def run() -> None:
+    """Carry out the command line; a bug is a traceback on stderr, without local variables."""
+    show_warning = warnings.formatwarning
+    warnings.formatwarning = lambda *args, **more: output.printable(show_warning(*args, **more))
+    last = logging.StreamHandler()
+    last.setLevel(logging.WARNING)
+    last.setFormatter(_Printable())
+    logging.lastResort = last  # used if no logging is configured, as in the command
+    try:
+        app()
+    except Exception as error:  # noqa: BLE001 - every bug is shown with its whole traceback
+        sys.stderr.write(output.printable("".join(traceback.format_exception(error))))
+        sys.exit(CRASHED)
+
+
+class _Printable(logging.Formatter):
+    """Lines without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return output.printable(super().format(record))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import os
 import signal
 import sys
@@ -12,18 +14,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import anyio
 import typer
 
 import monitor
-from monitor.cli.exit_code import UNREAD, exit_code
-from monitor.cli.inputs.keyboard import typed_to
+from monitor.cli import INTERRUPTED
 from monitor.cli.options.named_models import Closing
 from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed
+from monitor.errors import MonitorError, TerminateReason
+from monitor.messages import SteerKind
+from monitor.outcome import Outcome
 from monitor.sessions import PostgresSession, SessionStore, SQLiteSession
+from monitor.tools.base import Background
+from monitor.view.status import FAILURES, InputLine
 
 STRAGGLER_S = 0.2
 """How long the command waits for the thread of an abandoned tool, in seconds."""
@@ -118,3 +124,125 @@ def _leave_stragglers(before: set[threading.Thread], code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+# --------------------------------------------------------------------------------------------------
+# How a run ended, as an exit code. `monitor.view.status` says it in words.
+
+UNREAD = 141
+"""The exit code of a program that ended because the reader of its output had gone."""
+GAVE_UP, WRONG_USE, LIMIT, LOOP, MISSING, PROVIDER, CRASHED, WAITS = 1, 2, 3, 4, 5, 6, 7, 8
+"""Exit codes of `run`. 0: the goal was reached. 130: Ctrl-C."""
+
+_CODES: Final = {
+    TerminateReason.TERMINATED: GAVE_UP,
+    **dict.fromkeys(
+        (
+            *(TerminateReason.MAX_TURNS, TerminateReason.MODEL_CALL_LIMIT, TerminateReason.TOOL_CALL_LIMIT),
+            *(TerminateReason.TOKEN_LIMIT, TerminateReason.COST_LIMIT, TerminateReason.TIMEOUT),
+            *(TerminateReason.IDLE_TIMEOUT, TerminateReason.CONDITION_MET, TerminateReason.CONSECUTIVE_ERRORS),
+            TerminateReason.WINDOW_TOO_SMALL,
+        ),
+        LIMIT,
+    ),
+    TerminateReason.LOOP_DETECTED: LOOP,
+    TerminateReason.MISSING_OUTPUTS: MISSING,
+    **dict.fromkeys(FAILURES - {TerminateReason.ERROR}, PROVIDER),
+    TerminateReason.BUDGET_UNREACHABLE: PROVIDER,
+    TerminateReason.BUDGET_BUSY: PROVIDER,
+    TerminateReason.PAUSED: WAITS,
+    TerminateReason.WORKER_STOPPING: WAITS,
+    TerminateReason.ABORTED: INTERRUPTED,
+    TerminateReason.CANCELLED: INTERRUPTED,
+    TerminateReason.CLOSED_BY_CALLER: INTERRUPTED,
+}
+
+
+def exit_code(outcome: Outcome) -> int:
+    """0: ok; else one number for each family of reasons."""
+    if outcome.ok:
+        return 0
+    if outcome.reason is TerminateReason.ERROR:
+        return PROVIDER if outcome.source == "provider" else CRASHED
+    return _CODES.get(outcome.reason, CRASHED)
+
+
+# --------------------------------------------------------------------------------------------------
+# Keys for the line at the bottom of a live view, read while a run goes on.
+
+_PERSON: Final = "the person at the terminal"
+
+
+def can_type() -> bool:
+    """Whether somebody can type while a run is shown. On Windows nobody can."""
+    return sys.platform != "win32" and sys.stdin.isatty()
+
+
+@contextlib.contextmanager
+def typed_to(run: monitor.Run[Any], line: InputLine | None) -> Iterator[None]:
+    """In this block, lines that are typed into `line` are said to `run`."""
+    if line is None:
+        yield
+        return
+    keyboard = _Keyboard(run, line)
+    line.opens, line.closes, line.send = keyboard.open, keyboard.close, keyboard.say
+    try:
+        yield
+    finally:
+        keyboard.close()
+        line.opens = line.closes = lambda: None
+
+
+class _Keyboard:
+    def __init__(self, run: monitor.Run[Any], line: InputLine) -> None:
+        self._run = run
+        self._line = line
+        self._file = sys.stdin.fileno()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._restore: Callable[[], object] | None = None
+        """Sets the terminal as it was. `None`: its keys are not read."""
+        self._reading: Background | None = None
+        self._saying: set[Background] = set()
+
+    def open(self) -> None:
+        """Read keys one by one. Ctrl-C is still a signal."""
+        import termios  # noqa: PLC0415 - POSIX has it, see `can_type`
+        import tty  # noqa: PLC0415 - the same
+
+        if self._restore is None:
+            before = termios.tcgetattr(self._file)
+            self._restore = partial(termios.tcsetattr, self._file, termios.TCSADRAIN, before)
+            tty.setcbreak(self._file, termios.TCSANOW)
+            self._reading = Background(self._read, "agent-monitor keys")
+
+    def close(self) -> None:
+        """Read whole lines again, as the program before."""
+        restore, self._restore = self._restore, None
+        reading, self._reading = self._reading, None
+        if restore is not None:
+            restore()
+        if reading is not None:
+            reading.cancel()
+
+    async def _read(self) -> None:
+        mine = self._restore
+        while True:
+            await anyio.wait_readable(self._file)
+            if self._restore is not mine:
+                return  # the keys belong to somebody else now
+            keys = os.read(self._file, 1_024)
+            if not keys:
+                return  # the terminal is gone
+            self._line.feed(self._decoder.decode(keys))
+
+    def say(self, text: str, kind: SteerKind, now: bool) -> None:
+        """Say `text` to the run, in a task of its own."""
+        saying = Background(partial(self._said, text, kind, now=now), "agent-monitor message")
+        self._saying = {one for one in self._saying if not one.ended} | {saying}
+
+    async def _said(self, text: str, kind: SteerKind, *, now: bool) -> None:
+        with contextlib.suppress(MonitorError):  # the run itself says that its session fails
+            if kind == "steer":
+                await self._run.steer(text, now=now, by=_PERSON)
+            else:
+                await self._run.follow_up(text, by=_PERSON)

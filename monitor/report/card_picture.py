@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
-from monitor.report.story import shown
+from monitor.report.run_details import shown
 from monitor.tools.masking import masked
 from monitor.transcripts.analysis.survey import Card, SurveyedRun
 

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from monitor._util.hashing import identity
-from monitor.report.story import Story, StoryRun, StoryStep, cells_of, shown, stop_cell_of
+from monitor.report.run_details import DetailedRun, DetailStep, RunDetails, cells_of, shown, stop_cell_of
 from monitor.tools.masking import masked
 from monitor.transcripts.analysis.scan import Finding
 from monitor.transcripts.analysis.survey import Card, SurveyedRun, kind_in_words, loop_in_words
@@ -90,10 +90,10 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
         "all_findings": len(run.findings),
         "failed": shown(run.failed)[:NAME_CHARS],
     }
-    if isinstance(run, StoryRun):
-        models = sorted(run.story.models, key=lambda one: -run.story.models[one])
+    if isinstance(run, DetailedRun):
+        models = sorted(run.details.models, key=lambda one: -run.details.models[one])
         data |= {"model": data["model"] or next(iter(models), ""), "models": ", ".join(models)}
-        data |= _story(run.story, texts=texts)
+        data |= _details(run.details, texts=texts)
     data = masked(data)
     zeros = {"stop"}  # the first cell of the time line
     kept = {name: value for name, value in data.items() if value not in ("", None, [], {}, 0, False) or name in zeros}
@@ -136,25 +136,25 @@ def _finding(finding: Finding, *, texts: bool) -> dict[str, Any]:
     }
 
 
-def _story(story: Story, *, texts: bool) -> dict[str, Any]:
+def _details(given: RunDetails, *, texts: bool) -> dict[str, Any]:
     return {
-        "steps": [_step(step, texts=texts) for step in story.steps],
-        "all_steps": story.number_of_steps,
-        "strip": "".join(story.strip.cells),
-        "per_cell": story.strip.width,
-        "marks": cells_of(story),
-        "stop": stop_cell_of(story),
-        "tokens": story.tokens.cells,
-        "per_token_cell": story.tokens.width,
-        "sources": story.sources,
+        "steps": [_step(step, texts=texts) for step in given.steps],
+        "all_steps": given.number_of_steps,
+        "strip": "".join(given.events.cells),
+        "per_cell": given.events.width,
+        "marks": cells_of(given),
+        "stop": stop_cell_of(given),
+        "tokens": given.tokens.cells,
+        "per_token_cell": given.tokens.width,
+        "sources": given.sources,
         "tools": [
             [name, tool.calls, tool.errors, tool.chars]
-            for name, tool in sorted(story.tools.items(), key=lambda one: -one[1].chars)
+            for name, tool in sorted(given.tools.items(), key=lambda one: -one[1].chars)
         ],
     }
 
 
-def _step(step: StoryStep, *, texts: bool) -> list[Any]:
+def _step(step: DetailStep, *, texts: bool) -> list[Any]:
     """Number, kind, text, tool, time, length, flags (1 repeated, 2 the loop was seen), passage."""
     flags = step.repeated + 2 * step.loop
     passage = [_units(step.text[:at]) for at in step.passage] if step.passage and texts else None
@@ -210,7 +210,7 @@ class ReportPage:
             data["of"] = self._begun[run.format, run.id]
         else:
             self._begun[run.format, run.id] = key
-        if not run.loops and isinstance(run, StoryRun):
+        if not run.loops and isinstance(run, DetailedRun):
             self._quiet += 1
             if self._quiet > QUIET_WITH_STEPS:
                 data.pop("steps", None)

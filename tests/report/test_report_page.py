@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from monitor.report.report_page import ReportPage, as_data, policy_of
-from monitor.report.story import StoryWatcher
+from monitor.report.run_details import StoryWatcher
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source
 from tests.report.browser import CHROMIUM, Tab, browser

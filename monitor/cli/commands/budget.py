@@ -57,21 +57,20 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show limits, what is spent, what is held, and what is left."""
-    with output.tidy_exit():
-        if "://" not in store and not Path(store).is_file():
-            raise ConfigError(f"there is no store {store}; `agent-monitor budget limit` makes one")
-        states = _asked(store, lambda budgets: budgets.states(name))
-        if name is not None and not states:
-            raise ConfigError(f"there is no budget {name!r} in {store}")
-        if as_json:
-            for one in states:
-                output.write_json(_as_json(one))
-            return
-        console = output.stdout()
-        if not states:
-            console.print("there is no budget yet; `agent-monitor budget limit` makes one")
-            return
-        table.show(console, _COLUMNS, [row for one in states for row in _rows(one)])
+    if "://" not in store and not Path(store).is_file():
+        raise ConfigError(f"there is no store {store}; `agent-monitor budget limit` makes one")
+    states = _asked(store, lambda budgets: budgets.states(name))
+    if name is not None and not states:
+        raise ConfigError(f"there is no budget {name!r} in {store}")
+    if as_json:
+        for one in states:
+            output.write_json(_as_json(one))
+        return
+    console = output.stdout()
+    if not states:
+        console.print("there is no budget yet; `agent-monitor budget limit` makes one")
+        return
+    table.show(console, _COLUMNS, [row for one in states for row in _rows(one)])
 
 
 @budget.command()
@@ -87,16 +86,15 @@ def limit(
 
     A limit that is not named is taken away: both are set at once.
     """
-    with output.tidy_exit():
-        if none == (tokens is not None or usd is not None):
-            raise ConfigError("say --tokens, --usd or both; or --none, to take the limits away")
-        _asked(store, lambda budgets: budgets.set_limit(name, tokens=tokens, usd=usd))
-        said = " and ".join(
-            part
-            for part in (f"{tokens:,} tokens" if tokens is not None else "", f"{usd:g} USD" if usd is not None else "")
-            if part
-        )
-        output.stdout().print(Text(f"{name}: {f'at most {said}' if said else 'no limit'}"), soft_wrap=True)
+    if none == (tokens is not None or usd is not None):
+        raise ConfigError("say --tokens, --usd or both; or --none, to take the limits away")
+    _asked(store, lambda budgets: budgets.set_limit(name, tokens=tokens, usd=usd))
+    said = " and ".join(
+        part
+        for part in (f"{tokens:,} tokens" if tokens is not None else "", f"{usd:g} USD" if usd is not None else "")
+        if part
+    )
+    output.line(output.stdout(), f"{name}: {f'at most {said}' if said else 'no limit'}")
 
 
 _COLUMNS: Final = (
@@ -114,17 +112,15 @@ def _rows(one: BudgetState) -> Sequence[Sequence[table.Cell]]:
     """A line for tokens, and one for money if there is any."""
     rows = []
     if one.tokens is not None or one.usd is None or one.spent.tokens or one.held.tokens:
-        left = None if one.tokens is None else one.tokens - one.spent.tokens - one.held.tokens
-        rows.append(_row(one, "tokens", one.tokens, one.spent.tokens, one.held.tokens, left, _tokens))
+        rows.append(_row(one, "tokens", "{:,}".format))
     if one.usd is not None or one.spent.usd or one.held.usd:
-        left_usd = None if one.usd is None else one.usd - one.spent.usd - one.held.usd
-        rows.append(_row(one, "USD", one.usd, one.spent.usd, one.held.usd, left_usd, _usd))
+        rows.append(_row(one, "USD", "{:,.4f}".format))
     return rows
 
 
-def _row(  # noqa: PLR0917 - the cells of one line
-    one: BudgetState, of: str, most: Any, spent: Any, held: Any, left: Any, said: Callable[[Any], str]
-) -> Sequence[table.Cell]:
+def _row(one: BudgetState, of: str, said: Callable[[float], str]) -> Sequence[table.Cell]:
+    most, spent, held = (getattr(part, of.lower()) for part in (one, one.spent, one.held))
+    left = None if most is None else most - spent - held
     over = left is not None and left <= 0
     return (
         one.name,
@@ -137,26 +133,10 @@ def _row(  # noqa: PLR0917 - the cells of one line
     )
 
 
-def _tokens(number: int) -> str:
-    return f"{number:,}"
-
-
-def _usd(number: float) -> str:
-    return f"{number:,.4f}"
-
-
 def _as_json(one: BudgetState) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "limit": {"tokens": one.tokens, "usd": one.usd},
-        "spent": _amount(one.spent),
-        "held": _amount(one.held),
-        "holds": one.holds,
-    }
-
-
-def _amount(amount: Amount) -> dict[str, Any]:
-    return {"tokens": amount.tokens, "usd": amount.usd}
+    parts: dict[str, BudgetState | Amount] = {"limit": one, "spent": one.spent, "held": one.held}
+    amounts = {name: {"tokens": part.tokens, "usd": part.usd} for name, part in parts.items()}
+    return {"name": one.name, **amounts, "holds": one.holds}
 
 
 def _asked(where: str, ask: Callable[[BudgetStore], Awaitable[T]]) -> T:

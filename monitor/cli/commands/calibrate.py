@@ -22,7 +22,7 @@ from monitor._util.hashing import identity
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.levels import FACTORS, SCALED, WEIGHED, Levels, as_toml, levels_of, names_of, threshold_above
-from monitor.cli.options.run_options import LimitOption, OneJsonOption, SelectionOptions
+from monitor.cli.options.selection import LimitOption, OneJsonOption, SelectionOptions
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output, table
 from monitor.cli.render.files import check_out, write_out
@@ -133,7 +133,7 @@ class _Runs:
         console.print(f"{len(suspects)} of {count(good, 'good run')} {alike}", style="bold", highlight=False)
         shown = suspects if loops is Loops.LOOK else suspects[:SHOWN]
         for run in shown:
-            console.print(Text(f"  {run.file}: {run.id}: {_why(run)}"), soft_wrap=True)
+            output.line(console, f"  {run.file}: {run.id}: {_why(run)}")
         if len(suspects) > len(shown):
             console.print(f"  and {len(suspects) - len(shown)} more")
         if suspects and not self.dropping:
@@ -262,38 +262,37 @@ def calibrate(
     among loops or above all settings, or if a file or a line could not be read.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
-    with output.tidy_exit():
-        share, out, loops = options.share, options.out, options.loops
-        if out is not None:
-            check_out(out, "--out")
-        base = settings.read()
-        levels = levels_of(base)
-        watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
-        runs, report, wanted = _Runs(), Report(), RunSelection.of(selection)
+    share, out, loops = options.share, options.out, options.loops
+    if out is not None:
+        check_out(out, "--out")
+    base = settings.read()
+    levels = levels_of(base)
+    watcher = Levels(tuple(json.dumps(level) for level in levels)).watcher
+    runs, report, wanted = _Runs(), Report(), RunSelection.of(selection)
 
-        def add(run: SurveyedRun) -> None:
-            report.add(run, listed=False)
-            if isinstance(run, TracedRun):
-                runs.add(run, finished=options.finished)
+    def add(run: SurveyedRun) -> None:
+        report.add(run, listed=False)
+        if isinstance(run, TracedRun):
+            runs.add(run, finished=options.finished)
 
-        with inputs_of(paths, complaints, wanted) as inputs:
-            report.bad += inputs.missing
-            reading = InputReader(SurveySettings.of(base, watcher), complaints, inputs, wanted)
-            reading.read_all(report, add, limit=limit, partly=False)
-            reading.complain()
-        runs.settle(loops, complaints)
-        if loops is Loops.LOOK:
-            raise typer.Exit(BAD_INPUT if report.incomplete else 0)
-        runs.check(share, kept=loops is Loops.KEEP)
-        found = _Calibration.of(runs, levels, names_of(base), share)
-        if as_json:
-            output.write_json(found.as_json())
-        else:
-            found.show(console)
-        if out is not None:
-            write_out(out, [found.as_toml().encode()], "--out")
-            console.print(Text(f"written to {out}"), soft_wrap=True) if not as_json else None
+    with inputs_of(paths, complaints, wanted) as inputs:
+        report.bad += inputs.missing
+        reading = InputReader(SurveySettings.of(base, watcher), complaints, inputs, wanted)
+        reading.read_all(report, add, limit=limit, partly=False)
+        reading.complain()
+    runs.settle(loops, complaints)
+    if loops is Loops.LOOK:
         raise typer.Exit(BAD_INPUT if report.incomplete else 0)
+    runs.check(share, kept=loops is Loops.KEEP)
+    found = _Calibration.of(runs, levels, names_of(base), share)
+    if as_json:
+        output.write_json(found.as_json())
+    else:
+        found.show(console)
+    if out is not None:
+        write_out(out, [found.as_toml().encode()], "--out")
+        output.line(console, f"written to {out}") if not as_json else None
+    raise typer.Exit(BAD_INPUT if report.incomplete else 0)
 
 
 def percent(share: float) -> str:
@@ -301,7 +300,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.6g}%"
 
 
-_TRIED: Final[Sequence[table.Fact[LineOutcome]]] = (
+_TRIED: Final = table.Rows[LineOutcome](
     table.Fact("score", table.Column("score", "end"), lambda one: one.rule),
     table.Fact("good", None, lambda one: one.good),
     table.Fact("good_stopped", None, lambda one: one.stopped),
@@ -357,7 +356,7 @@ class _Calibration:
         silent = sum(not run.total.tool_calls for run in good)
         without = f", {silent} of them without a call" if silent else ""
         promised = f"at most {percent(self.share)} of runs like them are stopped"
-        console.print(Text(f"{count(len(good), 'good run')}{without}: {promised}", style="bold"), soft_wrap=True)
+        output.line(console, f"{count(len(good), 'good run')}{without}: {promised}", "bold")
         rows = []
         for name, at in self.lines.items():
             numbers = "off" if at >= len(FACTORS) else f"x {FACTORS[at]:g}" if name in {ALL, *SCALED} else "as they are"
@@ -385,7 +384,7 @@ class _Calibration:
     def _show_tried(self, console: Console) -> None:
         console.print()
         console.print("On the half of the good runs that did not draw the line, and on the labelled loops:")
-        table.show_facts(console, _TRIED, self.tried)
+        _TRIED.show(console, self.tried)
         if self._estimated:
             console.print(f"Of {count(self._estimated, 'run')} the tokens are estimated from the length of the texts.")
 
@@ -416,7 +415,7 @@ class _Calibration:
             "stopped": {kind: stopped for kind, (stopped, _) in self.stopped.items()},
             "estimated": self._estimated,
             "lines": {name or "all": FACTORS[at] if at < len(FACTORS) else None for name, at in self.lines.items()},
-            "held_out": [table.as_json(_TRIED, one) for one in self.tried],
+            "held_out": [_TRIED.as_json(one) for one in self.tried],
             "settings": self.settings,
             "condition": CONDITION,
         }

@@ -22,7 +22,7 @@ from monitor.cli.compacting import (
 )
 from monitor.cli.compacting import as_json as report_as_json
 from monitor.cli.inputs.conversation import written
-from monitor.cli.options.run_options import OneJsonOption
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.options.session_file import complete
 from monitor.cli.render import output
 from monitor.cli.render.files import check_out, write_out
@@ -82,24 +82,23 @@ def compact(
     option, the key or a package is wrong or missing.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
-    with output.tidy_exit():
-        options.check()
-        session = session_of(file)
-        if session is not None:
-            check_session_options(options, out)
-        _check_out(out, file)
-        given = read_input(file, session, options)
-        try:
-            done = anyio.run(compacted, given, options, session, complaints)
-        except monitor.context.CompactionError as error:
-            _say_why_not(error, complaints, as_json=as_json)
-            raise typer.Exit(NOT_COMPACTED) from None
-        if out is not None:
-            _write(out, _in_its_words(given, done.result.messages))
-        if as_json:
-            output.write_json(report_as_json(done))
-        else:
-            show_report(console, done, text=show, written_to=session or out)
+    options.check()
+    session = session_of(file)
+    if session is not None:
+        check_session_options(options, out)
+    _check_out(out, file)
+    given = read_input(file, session, options)
+    try:
+        done = anyio.run(compacted, given, options, session, complaints)
+    except monitor.context.CompactionError as error:
+        _say_why_not(error, complaints, as_json=as_json)
+        raise typer.Exit(NOT_COMPACTED) from None
+    if out is not None:
+        _write(out, _in_its_words(given, done.result.messages))
+    if as_json:
+        output.write_json(report_as_json(done))
+    else:
+        show_report(console, done, text=show, written_to=session or out)
 
 
 def _say_why_not(error: monitor.context.CompactionError, complaints: Console, *, as_json: bool) -> None:

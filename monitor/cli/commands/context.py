@@ -12,7 +12,7 @@ from rich.text import Text
 
 from monitor.adapters.model_names import to_form
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source
-from monitor.cli.options.run_options import OneJsonOption
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.context import (
     ClipResults,
@@ -60,7 +60,7 @@ _NEXT: Final = UserMessage((Words("(what the user says next)"),))
 _STYLES: Final[Mapping[Fits, str]] = {"yes": "green", "perhaps": "yellow", "no": "red", "unknown": "yellow"}
 
 
-_REDUCTION: Final[Sequence[table.Fact[Reduction]]] = (
+_REDUCTION: Final = table.Rows[Reduction](
     table.Fact("kind", None, lambda one: one.edit.kind),
     table.Fact("saved_tokens", "saves", lambda one: one.saved_tokens, "{:,}".format),
     table.Fact("changed", "in messages", lambda one: one.changed, "{:,}".format),
@@ -163,13 +163,12 @@ def context(
     of its form, or does not fit; 2 the file cannot be read.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = output.stdout()
-    with output.tidy_exit():
-        looked = _look(*read_conversation(file, form, run), model, window)
-        if as_json:
-            output.write_json(_as_json(looked))
-        else:
-            _show(console, looked)
-        raise typer.Exit(0 if looked.ok else NOT_AS_IT_STANDS)
+    looked = _look(*read_conversation(file, form, run), model, window)
+    if as_json:
+        output.write_json(_as_json(looked))
+    else:
+        _show(console, looked)
+    raise typer.Exit(0 if looked.ok else NOT_AS_IT_STANDS)
 
 
 def _look(
@@ -251,10 +250,9 @@ def _show(console: Console, looked: _ContextReport) -> None:
     shares = [(source, f"{tokens:,}", f"{tokens / total:.0%}") for source, tokens in looked.tokens.items() if tokens]
     table.show(console, ("source", "tokens", "share"), shares)
     output.heading(console, "what could go")
-    columns = [fact.column for fact in _REDUCTION if fact.column is not None]
-    nothing = ("nothing", *[""] * (len(columns) - 1))
-    saved = [(name, *(table.cells(_REDUCTION, one) if one else nothing)) for name, one in looked.reductions.items()]
-    table.show(console, (table.Column("reduction", "fold"), *columns), saved)
+    nothing = ("nothing", *[""] * (len(_REDUCTION.columns) - 1))
+    saved = [(name, *(_REDUCTION.cells(one) if one else nothing)) for name, one in looked.reductions.items()]
+    table.show(console, (table.Column("reduction", "fold"), *_REDUCTION.columns), saved)
     _show_list(
         console,
         "repairs",
@@ -301,7 +299,7 @@ def _lines(problems: Sequence[_FormProblem]) -> list[str]:
 def _show_list(console: Console, title: str, lines: Sequence[str], nothing: str) -> None:
     output.heading(console, title)
     for line in lines[:MOST_LINES] or [nothing]:
-        console.print(output.on_one_line(line), soft_wrap=True)
+        output.line(console, line)
     if len(lines) > MOST_LINES:
         console.print(f"(and {len(lines) - MOST_LINES:,} more; --json has them)")
 
@@ -333,7 +331,7 @@ def _as_json(looked: _ContextReport) -> dict[str, Any]:
         | {"note": window.note, "problem": window.problem, "warning": window.warning},
         "fits": looked.fits,
         "reductions": {
-            name: None if one is None else table.as_json(_REDUCTION, one) for name, one in looked.reductions.items()
+            name: None if one is None else _REDUCTION.as_json(one) for name, one in looked.reductions.items()
         },
         "repairs": [{"index": one.index, "kind": one.kind.value, "note": one.note} for one in looked.report.repairs],
         "problems": list(map(asdict, looked.problems)),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Final
 
 import anyio
 import typer
-from rich.text import Text
 
 from monitor._util.codec import to_plain
 from monitor.cli.options.session_file import FolderOption, JsonOption, SessionArgument, session_to_write
@@ -50,28 +49,26 @@ def deliver(
       0    it is stored, or the calls are listed
       2    there is no such session, no such call waits, or a process has the session open
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        if text is None and (key is not None or failed):
-            raise ConfigError("say what the result is: agent-monitor deliver SESSION TEXT")
-        result = stdin_of("result") if text == output.STDIN else text
-        name = without_password(session) if is_database(session) else session
+    if text is None and (key is not None or failed):
+        raise ConfigError("say what the result is: agent-monitor deliver SESSION TEXT")
+    result = stdin_of("result") if text == output.STDIN else text
+    name = without_password(session) if is_database(session) else session
 
-        async def run() -> list[CallRecord]:
-            async with session_to_write(session, create=False, folder=folder) as store:
-                waiting = await waiting_calls(store)
-                if result is None:
-                    return waiting
-                return [await store_result(store, key or _only(waiting).key, result, is_error=failed)]
+    async def run() -> list[CallRecord]:
+        async with session_to_write(session, create=False, folder=folder) as store:
+            waiting = await waiting_calls(store)
+            if result is None:
+                return waiting
+            return [await store_result(store, key or _only(waiting).key, result, is_error=failed)]
 
-        found = anyio.run(run)
-        if as_json:
-            for one in found:
-                output.write_json(_as_json(one))
-        elif result is None:
-            _show(found)
-        else:
-            said = f"the result of {found[0].tool} is stored; agent-monitor resume {name} goes on with the run"
-            output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)
+    found = anyio.run(run)
+    if as_json or (result is None and found):
+        _CALLS.print(found, as_json=as_json)
+    elif result is None:
+        output.stdout().print("no call waits for its result")
+    else:
+        said = f"the result of {found[0].tool} is stored; agent-monitor resume {name} goes on with the run"
+        output.line(output.stdout(), said)
 
 
 def _only(waiting: list[CallRecord]) -> CallRecord:
@@ -81,25 +78,17 @@ def _only(waiting: list[CallRecord]) -> CallRecord:
     raise ConfigError(f"name one of the calls with --call: {keys}" if keys else "no call waits for its result")
 
 
-def _show(waiting: list[CallRecord]) -> None:
-    if not waiting:
-        output.stdout().print("no call waits for its result")
-        return
-    columns: list[table.Column | str] = ["call", "tool", table.Column("arguments", "end")]
-    cells = [(one.key, *map(output.on_one_line, (one.tool, _arguments(one)))) for one in waiting]
-    table.show(output.stdout(), columns, cells)
-
-
-def _arguments(one: CallRecord) -> str:
-    return json.dumps(to_plain(one.arguments), ensure_ascii=False)
-
-
-def _as_json(one: CallRecord) -> dict[str, object]:
-    return {
-        "call": one.key,
-        "tool": one.tool,
-        "arguments": to_plain(one.arguments),
-        "run": one.run,
-        "state": one.state.value,
-        "text": one.text,
-    }
+_CALLS: Final = table.Rows[CallRecord](
+    table.Fact("call", "call", lambda one: one.key),
+    table.Fact("tool", "tool", lambda one: one.tool, output.on_one_line),
+    table.Fact(
+        "arguments",
+        table.Column("arguments", "end"),
+        lambda one: to_plain(one.arguments),
+        lambda given: output.on_one_line(json.dumps(given, ensure_ascii=False)),
+    ),
+    table.Fact("run", None, lambda one: one.run),
+    table.Fact("state", None, lambda one: one.state.value),
+    table.Fact("text", None, lambda one: one.text),
+)
+"""What is said of a call that waits for its result, or has got it."""

@@ -5,11 +5,10 @@ to a real model.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
 import typer
@@ -17,10 +16,9 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
-from monitor.cli.inputs.demo_model import DemoRun, demo_runs
+from monitor.cli.inputs.demo_runs import DemoRun, demo_runs
 from monitor.cli.render import output, table
 from monitor.errors import ConfigError, MissingExtra, TerminateReason
-from monitor.transcripts import RecordedResult
 from monitor.view.status import count, ms, style, why
 
 if TYPE_CHECKING:
@@ -65,13 +63,12 @@ def demo(
     missing.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = output.stdout()
-    with output.tidy_exit():
-        if model is not None:
-            _ask(console, model, prompt or PROMPT)
-        elif prompt is not None:
-            raise ConfigError("--prompt needs a model to ask: add --model NAME")
-        else:
-            _show_recorded(console, fast=fast)
+    if model is not None:
+        _ask(console, model, prompt or PROMPT)
+    elif prompt is not None:
+        raise ConfigError("--prompt needs a model to ask: add --model NAME")
+    else:
+        _show_recorded(console, fast=fast)
 
 
 # ------------------------------------------------------------------ recorded runs
@@ -90,7 +87,7 @@ def _show_recorded(console: Console, *, fast: bool) -> None:
     for number, run in enumerate(runs, 1):
         output.heading(console, f"{number} of {len(runs)}: {run.title}")
         _introduce(console, run)
-        screen = _TextDemoScreen(console)
+        screen = gemini.DemoScreen(console)
         end = anyio.run(partial(gemini.play, run, screen, pace_s=pace_s, think_s=think_s))
         screen.ended(end.outcome)
         output.card(console, _title(end.outcome), _facts(end), style=style(end.outcome))
@@ -175,7 +172,7 @@ def _ask(console: Console, model: str, prompt: str) -> None:
     gemini = _gemini()
     console.print(Text.assemble(("agent-monitor demo", "bold"), f": {output.printable(model)}, watched"))
     output.said_by_user(console, prompt)
-    screen = _TextDemoScreen(console)
+    screen = gemini.DemoScreen(console)
     outcome: monitor.Outcome = anyio.run(gemini.ask_model, model, prompt, screen)
     screen.ended(outcome)
     rows = why(outcome)
@@ -189,35 +186,6 @@ def _ask(console: Console, model: str, prompt: str) -> None:
 
 
 # ------------------------------------------------------------------ both
-
-
-class _TextDemoScreen:
-    """Shows a run while it goes on."""
-
-    def __init__(self, console: Console) -> None:
-        self.chars = 0
-        self._live = output.LiveText(console)
-
-    def text(self, words: str) -> None:
-        self.chars += len(words)
-        self._live.write(words)
-
-    def call(self, name: str, arguments: Any) -> None:
-        given = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
-        self._live.line(Text.assemble(("→ ", "bold cyan"), output.on_one_line(f"{name}({given})")))
-
-    def result(self, result: RecordedResult) -> None:
-        first, *others = result.text.strip().splitlines() or [""]
-        more = f" (and {count(len(others), 'more line')})" if others else ""
-        self._live.line(Text.assemble(("← ", "bold cyan"), (output.on_one_line(first) + more, "dim")))
-
-    def ended(self, outcome: monitor.Outcome) -> None:
-        if outcome.ok:
-            self._live.end()
-        else:
-            self._live.line(
-                Text(f"■ {'stopped here' if outcome.error is None else 'it failed here'}", style="bold red")
-            )
 
 
 def _title(outcome: monitor.Outcome) -> str:

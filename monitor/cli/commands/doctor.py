@@ -4,18 +4,22 @@ lists the installed versions.
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from itertools import groupby
 from typing import Any
 
+import anyio
 import typer
 from rich.console import Console
 from rich.text import Text
 
+import monitor
 from monitor.chunks import Chunk, ToolResult
-from monitor.cli.inputs.versions import environment
-from monitor.cli.options.run_options import OneJsonOption
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.options.settings_options import SettingsOptions, described
 from monitor.cli.render import output, table
 from monitor.cli.render.scan_report import RUNG_STYLES
@@ -23,6 +27,7 @@ from monitor.policy import Policy, StopAtFirstLoop
 from monitor.prices import table_facts
 from monitor.settings import Settings
 from monitor.testing.loops import Case, healthy, loops
+from monitor.tools import find_sandbox
 from monitor.transcripts.analysis.scan import Finding, RunScanner, watch_chunks
 from monitor.verdicts import Detection
 from monitor.view.status import count
@@ -69,20 +74,19 @@ def doctor(*, as_json: OneJsonOption = False, settings: SettingsOptions) -> None
     1 otherwise; 2 a setting is invalid.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = output.stdout()
-    with output.tidy_exit():
-        chosen = settings.read()
-        decides = chosen.policy() or StopAtFirstLoop()
-        if not as_json:
-            _show_environment(console, chosen, decides)
-        sick = _watch(loops(chosen.tools), chosen, decides)
-        well = _watch(healthy(), chosen, decides)
-        blind = _blind(chosen, decides, sick)
-        if as_json:
-            output.write_json({**_as_json(chosen, decides, sick, well), "unseen_without_results": blind})
-        else:
-            _show(console, sick, well)
-            _show_blind(console, blind)
-        raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
+    chosen = settings.read()
+    decides = chosen.policy() or StopAtFirstLoop()
+    if not as_json:
+        _show_environment(console, chosen, decides)
+    sick = _watch(loops(chosen.tools), chosen, decides)
+    well = _watch(healthy(), chosen, decides)
+    blind = _blind(chosen, decides, sick)
+    if as_json:
+        output.write_json({**_as_json(chosen, decides, sick, well), "unseen_without_results": blind})
+    else:
+        _show(console, sick, well)
+        _show_blind(console, blind)
+    raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
 
 
 def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy) -> list[_CaseResult]:
@@ -171,10 +175,7 @@ def _show(console: Console, sick: list[_CaseResult], well: list[_CaseResult]) ->
     table.show(console, columns, [(row.case.title, *_seen(row)) for row in sick])
     for row in sick:
         if row.loop is None and row.case.unseen_because:
-            console.print(
-                Text(f"{output.on_one_line(row.case.title)}: not seen, {row.case.unseen_because}", style="dim"),
-                soft_wrap=True,
-            )
+            output.line(console, f"{row.case.title}: not seen, {row.case.unseen_because}", "dim")
     output.heading(console, "healthy work")
     columns = [table.Column("work that repeats", "fold"), table.Column("is", "fold")]
     table.show(console, columns, [(row.case.title, _left_alone(row)) for row in well])
@@ -186,14 +187,9 @@ def _show(console: Console, sick: list[_CaseResult], well: list[_CaseResult]) ->
     )
     console.print(Text(said, style="bold red" if not_seen or alarms else "bold green"))
     if not_seen:
-        console.print(
-            Text(f"Nobody sees: {'; '.join(output.on_one_line(row.case.title) for row in not_seen)}.", style="red"),
-            soft_wrap=True,
-        )
+        output.line(console, f"Nobody sees: {'; '.join(row.case.title for row in not_seen)}.", "red")
     if alarms:
-        console.print(
-            Text(f"Taken for a loop: {'; '.join(row.case.title for row in alarms)}.", style="red"), soft_wrap=True
-        )
+        output.line(console, f"Taken for a loop: {'; '.join(row.case.title for row in alarms)}.", "red")
 
 
 def _seen(row: _CaseResult) -> tuple[str | Text, str | Text, str | Text]:
@@ -282,3 +278,57 @@ def _row_as_json(row: _CaseResult) -> dict[str, Any]:
         ],
         "ended": row.watched.ended_by is not None,
     }
+
+
+# --------------------------------------------------------------------------------------------------
+# The installed versions, which every bug report needs.
+
+DISTRIBUTION = "agent-monitor"
+NOT_FOR_USERS = {"all", "engines", "frameworks", "test"}
+"""Extras that only name others, or that users of the library do not need."""
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def environment() -> dict[str, Any]:
+    """The relevant versions, as JSON data. `None`: not installed."""
+    return {
+        "agent_monitor": monitor.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+        "needs": {name: version_of(name) for name in _requirements().get("", [])},
+        "extras": {
+            extra: {name: version_of(name) for name in names}
+            for extra, names in sorted(_requirements().items())
+            if extra and extra not in NOT_FOR_USERS
+        },
+        "event_loops": {
+            name: platform.python_version() if name == "asyncio" else version_of(name)
+            for name in anyio.get_all_backends()
+        },
+        "sandbox": {"kind": (found := find_sandbox()).kind, "detail": found.detail},
+    }
+
+
+def version_of(package: str) -> str | None:
+    """The installed version of a distribution. `None`: it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _requirements() -> dict[str, list[str]]:
+    """Packages by extra, from the metadata of the installed distribution. Required packages are
+    under "". Empty for a bare checkout.
+    """
+    try:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return {}
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        extra, name = _EXTRA.search(line), _NAME.match(line)
+        if name is not None and name.group() != DISTRIBUTION:
+            found.setdefault(extra.group(1) if extra else "", []).append(name.group())
+    return found

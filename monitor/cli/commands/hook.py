@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from monitor.cli.hooks.agents import DEEDS, HOOKS, Deed
+from monitor.cli.hooks.agents import ANSWERS, HOOKS, LoopAnswer
 from monitor.cli.hooks.first_look import answered
 from monitor.cli.options.settings_options import DetectorOptions
 from monitor.cli.render import output
@@ -41,14 +41,13 @@ def hook(
     \b
     Exit code: 0; 2 if the command itself is used wrongly.
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        known = HOOKS[known_name(agent, HOOKS, "agent")]
-        deed: Deed = next(one for one in DEEDS if one == known_name(on_loop, DEEDS, "answer", "--on-loop"))
-        if print_settings:
-            command = ["agent-monitor", "hook", known.agent, "--on-loop", deed]
-            command += settings.written()
-            settings.read()
-            output.write_json(known.settings(shlex.join(command), deed), indent=2)
-            output.stderr().print(f"Add this to {known.place}. {known.note}", soft_wrap=True)
-            return
-        answered([known.agent, "--on-loop", deed, *settings.written()])
+    known = HOOKS[known_name(agent, HOOKS, "agent")]
+    answer: LoopAnswer = next(one for one in ANSWERS if one == known_name(on_loop, ANSWERS, "answer", "--on-loop"))
+    if print_settings:
+        command = ["agent-monitor", "hook", known.agent, "--on-loop", answer]
+        command += settings.written()
+        settings.read()
+        output.write_json(known.settings(shlex.join(command), answer), indent=2)
+        output.stderr().print(f"Add this to {known.place}. {known.note}", soft_wrap=True)
+        return
+    answered([known.agent, "--on-loop", answer, *settings.written()])

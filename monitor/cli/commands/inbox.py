@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Final
 
 import anyio
 import typer
@@ -73,28 +73,29 @@ def inbox(
       agent-monitor inbox letters --yes
       agent-monitor inbox letters --no --why "Not on a Sunday."
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        if state is not None and state not in STATES:
-            raise ConfigError(f"--state {state}: give one of {', '.join(STATES)}")
-        if session is not None:
-            rows = runs_of(*_place(session, folder))
-            if yes or no or why:
-                _answer(rows, question, yes=yes, no=no, why=why, by=by, as_json=as_json)
-                return
-        elif yes or no or why or question is not None:
-            raise ConfigError("say which session the answer is for: agent-monitor inbox SESSION --yes")
-        else:
-            rows = waiting_in(database or folder, ended=state == "ended")
-        before_s = time.time() - (older or 0) * 60
-        rows = [one for one in rows if state in (None, one.state) and (older is None or one.changed_s < before_s)]
-        if as_json:
-            for one in rows:
-                output.write_json(_as_json(one))
-        else:
-            _show(output.stdout(), rows, whole=session is not None)
-            if session is None:
-                where = output.on_one_line(without_password(database or str(folder or default_folder())))
-                output.stdout().print(Text(f"{count(len(rows), 'run')} in {where}"), soft_wrap=True)
+    if state is not None and state not in STATES:
+        raise ConfigError(f"--state {state}: give one of {', '.join(STATES)}")
+    if session is not None:
+        rows = runs_of(*_place(session, folder))
+        if yes or no or why:
+            _answer(rows, question, yes=yes, no=no, why=why, by=by, as_json=as_json)
+            return
+    elif yes or no or why or question is not None:
+        raise ConfigError("say which session the answer is for: agent-monitor inbox SESSION --yes")
+    else:
+        rows = waiting_in(database or folder, ended=state == "ended")
+    before_s = time.time() - (older or 0) * 60
+    rows = [one for one in rows if state in (None, one.state) and (older is None or one.changed_s < before_s)]
+    console = output.stdout()
+    if rows or as_json:
+        _RUNS.print(rows, as_json=as_json)
+    if as_json:
+        return
+    if session is not None:
+        _show_questions(console, rows)
+    else:
+        where = without_password(database or str(folder or default_folder()))
+        output.line(console, f"{count(len(rows), 'run')} in {where}")
 
 
 def _answer(
@@ -113,7 +114,7 @@ def _answer(
         output.write_json({"question": asked.id, "decision": decision})
     else:
         said = f"{decision}; agent-monitor resume {session_name(path)} goes on with the run"
-        output.stdout().print(Text(output.on_one_line(said)), soft_wrap=True)
+        output.line(output.stdout(), said)
 
 
 def _place(session: str, folder: Path | None) -> tuple[Path | str, float]:
@@ -125,40 +126,32 @@ def _place(session: str, folder: Path | None) -> tuple[Path | str, float]:
     return path, path.stat().st_mtime
 
 
-def _as_json(one: WaitingRun) -> dict[str, Any]:
-    return {
-        "session": session_name(one.session),
-        "path": without_password(str(one.session)),
-        "run": one.run.id,
-        "state": one.state,
-        "task": one.run.data.get("task", ""),
-        "started_s": one.run.started_at_s,
-        "changed_s": one.changed_s,
-        "questions": [request_codec.to_dict(asked) for asked in one.questions],
-        "messages": [letter.message.text for letter in one.letters],
-    }
+def _task(one: WaitingRun) -> str:
+    return str(one.run.data.get("task", ""))
 
 
-def _show(console: Console, rows: Sequence[WaitingRun], *, whole: bool) -> None:
-    now_s = time.time()
-    cells = [
-        (session_name(one.session), one.state, age(one.changed_s, now_s), f"{len(one.questions) or ''}", _task(one))
-        for one in rows
-    ]
-    columns: list[table.Column | str] = [
-        table.Column("session", "middle"),
-        "state",
-        "changed",
+_RUNS: Final = table.Rows[WaitingRun](
+    table.Fact("session", table.Column("session", "middle"), lambda one: session_name(one.session)),
+    table.Fact("path", None, lambda one: without_password(str(one.session))),
+    table.Fact("run", None, lambda one: one.run.id),
+    table.Fact("state", "state", lambda one: one.state),
+    table.Fact("task", None, lambda one: one.run.data.get("task", "")),
+    table.Fact("started_s", None, lambda one: one.run.started_at_s),
+    table.Fact("changed_s", "changed", lambda one: one.changed_s, lambda changed_s: age(changed_s, time.time())),
+    table.Fact(
+        "questions",
         table.Column("questions", right=True),
-        table.Column("task", "end"),
-    ]
-    if cells:
-        table.show(console, columns, cells)
-    for asked in (asked for one in rows for asked in one.questions if whole):
-        console.print(Text(f"question {output.on_one_line(asked.id)}", "bold"), soft_wrap=True)
+        lambda one: [request_codec.to_dict(asked) for asked in one.questions],
+        lambda questions: f"{len(questions) or ''}",
+    ),
+    table.Fact("messages", None, lambda one: [letter.message.text for letter in one.letters]),
+    table.Fact(None, table.Column("task", "end"), _task, lambda task: output.on_one_line(" ".join(task.split()))),
+)
+"""What is said of a run that has not ended."""
+
+
+def _show_questions(console: Console, rows: Sequence[WaitingRun]) -> None:
+    for asked in (asked for one in rows for asked in one.questions):
+        output.line(console, f"question {asked.id}", "bold")
         for line in shown(asked):
             console.print(Text(f"  {line}"), soft_wrap=True)
-
-
-def _task(one: WaitingRun) -> str:
-    return output.on_one_line(" ".join(str(one.run.data.get("task", "")).split()))

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from monitor.cli.inputs.offline_judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
+from monitor.cli.inputs.judge_options import CacheOption, ConfirmOption
+from monitor.cli.inputs.offline_judge import OfflineJudge, offline_judge
 from monitor.cli.inputs.survey_workers import strange, why_missing
 from monitor.cli.inputs.transcripts import complaints_of
-from monitor.cli.options.run_options import OneJsonOption
+from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table
 from monitor.errors import AdapterError, MissingExtra
 from monitor.transcripts import ReadReport, RecordedRun, runs
@@ -120,7 +121,7 @@ def judge_eval(
     is still reported), or there are no labels.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
-    with output.tidy_exit(), offline_judge(judge, confirm, cache) as asker:
+    with offline_judge(judge, confirm, cache) as asker:
         found = Evaluation()
         for run in _runs(corpus, found, complaints):
             if limit is not None and asker.questions >= limit:
@@ -175,7 +176,7 @@ def _confidence(verdicts: Sequence[Verdict]) -> float:
     return _mean(verdict.judgement.confidence for verdict in verdicts)
 
 
-_KIND: Final[Sequence[table.Fact[tuple[str, list[Verdict]]]]] = (
+_KIND: Final = table.Rows[tuple[str, list[Verdict]]](
     table.Fact("kind", table.Column("runs that are", "fold"), lambda one: one[0]),
     table.Fact("stuck", "labelled", lambda one: one[1][0].stuck, lambda stuck: "stuck" if stuck else "not stuck"),
     table.Fact("asked", "asked", lambda one: len(one[1])),
@@ -183,7 +184,7 @@ _KIND: Final[Sequence[table.Fact[tuple[str, list[Verdict]]]]] = (
     table.Fact("mean_confidence", "mean confidence", lambda one: _confidence(one[1]), "{:.2f}".format),
 )
 """The facts about the verdicts on one kind of run."""
-_BIN: Final[Sequence[table.Fact[tuple[float, float, list[Verdict]]]]] = (
+_BIN: Final = table.Rows[tuple[float, float, list[Verdict]]](
     table.Fact(None, "confidence", lambda one: f"{one[0]:.1f} to {one[1]:.1f}"),
     table.Fact("from", None, lambda one: one[0]),
     table.Fact("to", None, lambda one: one[1]),
@@ -200,8 +201,8 @@ _BIN: Final[Sequence[table.Fact[tuple[float, float, list[Verdict]]]]] = (
 def show(console: Console, found: Evaluation, asker: OfflineJudge) -> None:
     """Print two tables and the totals."""
     if found.verdicts:
-        table.show_facts(console, _KIND, found.kinds())
-        table.show_facts(console, _BIN, found.bins())
+        _KIND.show(console, found.kinds())
+        _BIN.show(console, found.bins())
         right = sum(verdict.agrees for verdict in found.verdicts)
         verdicts_agree = (
             f"{right} of {count(len(found.verdicts), 'verdict')} agree with the label ({found.agreement:.0%})"
@@ -229,8 +230,8 @@ def as_data(found: Evaluation, asker: OfflineJudge) -> dict[str, Any]:
     return {
         "agreement": found.agreement if found.verdicts else None,
         "brier": found.brier if found.verdicts else None,
-        "kinds": [table.as_json(_KIND, one) for one in found.kinds()],
-        "reliability": [table.as_json(_BIN, one) for one in found.bins()],
+        "kinds": [_KIND.as_json(one) for one in found.kinds()],
+        "reliability": [_BIN.as_json(one) for one in found.bins()],
         "verdicts": [
             {
                 "id": verdict.run,

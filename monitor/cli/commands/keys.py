@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
-from rich.text import Text
 
 from monitor.cli.render import output, table
 from monitor.errors import ConfigError
+
+if TYPE_CHECKING:
+    from monitor.proxy.keys import VirtualKey
 
 keys = typer.Typer(name="keys", add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -59,90 +61,83 @@ def make(
     requests_per_minute: Annotated[int | None, typer.Option(metavar="N", min=1, help="Further ones get 429.")] = None,
 ) -> None:
     """Make a key, and print it. It is shown only now."""
-    with output.tidy_exit():
-        from monitor.proxy.keys import (  # noqa: PLC0415 - takes time
-            VirtualKey,
-            digest_of,
-            locked,
-            new_key,
-            read_keys,
-            write_keys,
-        )
+    from monitor.proxy.keys import (  # noqa: PLC0415 - takes time
+        VirtualKey,
+        digest_of,
+        locked,
+        new_key,
+        read_keys,
+        write_keys,
+    )
 
-        with locked(file):
-            known = read_keys(file).all if file.exists() else []
-            if any(one.name == name for one in known):
-                raise ConfigError(f"{file} has a key {name!r}: revoke it first")
-            secret = new_key()
-            made = VirtualKey(
-                name=name,
-                digest=digest_of(secret),
-                owner=owner,
-                expires=_moment(expires, name),
-                models=tuple(models or ()),
-                tokens=tokens,
-                requests_per_minute=requests_per_minute,
-            )
-            write_keys(file, [*known, made])
-        output.write(secret)
+    with locked(file):
+        known = read_keys(file).all if file.exists() else []
+        if any(one.name == name for one in known):
+            raise ConfigError(f"{file} has a key {name!r}: revoke it first")
+        secret = new_key()
+        made = VirtualKey(
+            name=name,
+            digest=digest_of(secret),
+            owner=owner,
+            expires=_moment(expires, name),
+            models=tuple(models or ()),
+            tokens=tokens,
+            requests_per_minute=requests_per_minute,
+        )
+        write_keys(file, [*known, made])
+    output.write(secret)
 
 
 @keys.command()
 def revoke(name: NameArgument, *, file: FileOption) -> None:
     """Take a key out of the file. A proxy refuses it from its next SIGHUP or start on."""
-    with output.tidy_exit():
-        from monitor.proxy.keys import locked, read_keys, write_keys  # noqa: PLC0415
+    from monitor.proxy.keys import locked, read_keys, write_keys  # noqa: PLC0415
 
-        with locked(file):
-            known = read_keys(file).all
-            left = [one for one in known if one.name != name]
-            if len(left) == len(known):
-                raise ConfigError(f"{file} has no key {name!r}")
-            write_keys(file, left)
-        output.stdout().print(Text(f"{name}: revoked"), soft_wrap=True)
+    with locked(file):
+        known = read_keys(file).all
+        left = [one for one in known if one.name != name]
+        if len(left) == len(known):
+            raise ConfigError(f"{file} has no key {name!r}")
+        write_keys(file, left)
+    output.line(output.stdout(), f"{name}: revoked")
 
 
 @keys.command("list")
 def list_(*, file: FileOption, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the keys, and what each may. No key is shown: the file has none."""
-    with output.tidy_exit():
-        from monitor.proxy.keys import read_keys  # noqa: PLC0415
+    from monitor.proxy.keys import read_keys  # noqa: PLC0415
 
-        known = read_keys(file).all
-        rows: list[dict[str, Any]] = [
-            {
-                "name": one.name,
-                "owner": one.owner,
-                "expires": one.expires.isoformat() if one.expires is not None else None,
-                "expired": one.is_over(time.time()),
-                "models": list(one.models),
-                "tokens": one.tokens,
-                "requests_per_minute": one.requests_per_minute,
-            }
-            for one in known
-        ]
-        if as_json:
-            for row in rows:
-                output.write_json(row)
-            return
-        table.show(output.stdout(), _COLUMNS, [_shown(row) for row in rows])
+    _KEYS.print(read_keys(file).all, as_json=as_json)
 
 
-_COLUMNS = (
-    table.Column("key", "middle"),
-    "owner",
-    "expires",
-    "models",
-    table.Column("tokens", right=True),
-    table.Column("a minute", right=True),
+def _expires(one: VirtualKey) -> str:
+    """The day on which a key ends."""
+    if one.expires is None:
+        return "-"
+    return one.expires.isoformat()[:10] + (" (over)" if one.is_over(time.time()) else "")
+
+
+_KEYS: Final = table.Rows["VirtualKey"](
+    table.Fact("name", table.Column("key", "middle"), lambda one: one.name),
+    table.Fact("owner", "owner", lambda one: one.owner, lambda owner: owner or "-"),
+    table.Fact("expires", None, lambda one: one.expires.isoformat() if one.expires is not None else None),
+    table.Fact("expired", None, lambda one: one.is_over(time.time())),
+    table.Fact(None, "expires", _expires),
+    table.Fact("models", "models", lambda one: list(one.models), lambda models: ", ".join(models) or "any"),
+    table.Fact(
+        "tokens",
+        table.Column("tokens", right=True),
+        lambda one: one.tokens,
+        lambda number: "-" if number is None else f"{number:,}",
+    ),
+    table.Fact(
+        "requests_per_minute",
+        table.Column("a minute", right=True),
+        lambda one: one.requests_per_minute,
+        lambda number: "-" if number is None else str(number),
+    ),
 )
-
-
-def _shown(row: dict[str, Any]) -> list[str]:
-    expires = "-" if row["expires"] is None else row["expires"][:10] + (" (over)" if row["expired"] else "")
-    tokens = "-" if row["tokens"] is None else f"{row['tokens']:,}"
-    rate = "-" if row["requests_per_minute"] is None else str(row["requests_per_minute"])
-    return [row["name"], row["owner"] or "-", expires, ", ".join(row["models"]) or "any", tokens, rate]
+"""What is said of a key."""
 
 
 def _moment(given: str | None, name: str) -> datetime | None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.options.settings_options import DetectorOptions
-from monitor.cli.options.supervisor_arguments import number_or_off
-from monitor.cli.render import output
-from monitor.cli.serving.proxy_options import (
+from monitor.cli.options.proxy_options import (
     AnswerOptions,
     BoundOptions,
     KeyOptions,
     ServiceOptions,
     SpendingOptions,
 )
-from monitor.cli.serving.server import SettingsReload, serve
+from monitor.cli.options.settings_options import DetectorOptions
+from monitor.cli.options.supervisor_arguments import number_or_off
+from monitor.cli.render import output
+from monitor.cli.serving import SettingsReload, serve
 
 if TYPE_CHECKING:
     from monitor.proxy import ProxiedRun
@@ -84,29 +85,28 @@ def proxy(
     Ctrl-C lets running answers end, for --drain seconds; again, it closes at once.
     SIGHUP reads --keys and the settings of the detectors again.
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        from monitor.proxy import Proxy  # noqa: PLC0415 - may be missing, and takes time
+    from monitor.proxy import Proxy  # noqa: PLC0415 - may be missing, and takes time
 
-        made = Proxy(
-            **services.arguments(),
-            **answers.arguments(),
-            **bounds.arguments(),
-            **spending.arguments(),
-            **keys.arguments(),
-            detectors=settings.read().detectors,
-            token=token,
-            told=_json if as_json else _told,
-            spans=_spans() if otel else None,
-        )
-        serve(
-            made,
-            host,
-            port,
-            number_or_off(drain, "--drain"),
-            headers_s=bounds.arrival,
-            token_given=token is not None,
-            reload=SettingsReload(made, keys.keys, settings.read),
-        )
+    made = Proxy(
+        **services.arguments(),
+        **asdict(answers),
+        **bounds.arguments(),
+        **spending.arguments(),
+        **keys.arguments(),
+        detectors=settings.read().detectors,
+        token=token,
+        told=_json if as_json else _told,
+        spans=_spans() if otel else None,
+    )
+    serve(
+        made,
+        host,
+        port,
+        number_or_off(drain, "--drain"),
+        headers_s=bounds.arrival,
+        token_given=token is not None,
+        reload=SettingsReload(made, keys.keys, settings.read),
+    )
 
 
 def _spans() -> RequestSpans:
@@ -121,7 +121,7 @@ def _told(run: ProxiedRun) -> None:
         return
     stop = run.last_stop
     why = f": {stop['reason']}: {stop['detail']}" if stop is not None and run.state != "left" else ""
-    output.complain(output.stderr(), f"{run.state} {run.id} ({run.wire} {run.model}){why}", style="")
+    output.line(output.stderr(), f"{run.state} {run.id} ({run.wire} {run.model}){why}")
 
 
 def _json(run: ProxiedRun) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from monitor.cli.exit_code import exit_code
+from monitor.cli.foreground import exit_code
 from monitor.cli.options.run_arguments import RunArguments, arguments_in
 from monitor.cli.options.run_options import (
     NoDetectorsOption,
@@ -74,23 +74,13 @@ class ReplayOptions:
         base = Settings(arguments.settings if arguments is not None else {}) if self.config is None else None
         chosen = settings_of(self.config, self.detectors, self.settings, self.policy, base=base)
         others = bool(self.settings) or self.config is not None
-        given = self._limits()
+        limited = any((self.max_turns, self.timeout, self.idle_timeout, self.max_tool_calls))
+        given: dict[str, Any] = {"stop_when": limits_of(self)} if limited else {}
         if self.no_detectors or self.detectors is not None or others:
             given["detectors"] = [] if self.no_detectors else chosen.detectors()
         if (self.policy is not None or others) and (made := chosen.policy()) is not None:
             given["policy"] = made
         return given
-
-    def _limits(self) -> dict[str, Any]:
-        if all(one is None for one in (self.max_turns, self.timeout, self.idle_timeout, self.max_tool_calls)):
-            return {}
-        limits = limits_of(
-            max_turns=self.max_turns or "off",
-            timeout=self.timeout or "off",
-            idle_timeout=self.idle_timeout or "off",
-            max_tool_calls=self.max_tool_calls,
-        )
-        return {"stop_when": limits}
 
 
 def replay(
@@ -139,26 +129,25 @@ def replay(
     Exit code: that of the run as it is shown, as of agent-monitor run; 0 if its
     process died before it ended.
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        if speed is not None and not 0 < speed < float("inf"):
-            raise ConfigError(f"--speed {speed:g}: give a number above 0")
-        if events and as_json:
-            raise ConfigError("--events and --json say different things; give one of them")
-        refuse_detectors_without(options.detectors, no_detectors=options.no_detectors)
-        with opened_reader(session, folder) as there:
-            arguments = arguments_in(there)
-            given = options.parts(arguments)
-            replayed = replay_of(there, run, pieces=not events, **given)
-        played = _in_time(replayed.events, speed)
-        if as_json:
-            _print_json(replayed, _enveloped(replayed, arguments, played), verbose=verbose)
-        elif events:
-            _print_events(played)
-        else:
-            _print_run(session, replayed, arguments, _enveloped(replayed, arguments, played), verbose=verbose)
-        if not as_json:
-            _print_remarks(replayed, changed=bool(given))
-        raise typer.Exit(exit_code(replayed.outcome) if replayed.outcome is not None else 0)
+    if speed is not None and not 0 < speed < float("inf"):
+        raise ConfigError(f"--speed {speed:g}: give a number above 0")
+    if events and as_json:
+        raise ConfigError("--events and --json say different things; give one of them")
+    refuse_detectors_without(options.detectors, no_detectors=options.no_detectors)
+    with opened_reader(session, folder) as there:
+        arguments = arguments_in(there)
+        given = options.parts(arguments)
+        replayed = replay_of(there, run, pieces=not events, **given)
+    played = _in_time(replayed.events, speed)
+    if as_json:
+        _print_json(replayed, _enveloped(replayed, arguments, played), verbose=verbose)
+    elif events:
+        _print_events(played)
+    else:
+        _print_run(session, replayed, arguments, _enveloped(replayed, arguments, played), verbose=verbose)
+    if not as_json:
+        _print_remarks(replayed, changed=bool(given))
+    raise typer.Exit(exit_code(replayed.outcome) if replayed.outcome is not None else 0)
 
 
 def _in_time(events: Iterable[Event], speed: float | None) -> Iterator[Event]:
@@ -233,4 +222,4 @@ def _print_remarks(replayed: Replay, *, changed: bool) -> None:
     if replayed.exact and not changed and not replayed.as_stored:
         remarks.append(OTHER_VERSION)
     for remark in remarks:
-        output.stderr().print(Text(output.on_one_line(remark), style="yellow"), soft_wrap=True)
+        output.line(output.stderr(), remark, "yellow")

@@ -10,13 +10,7 @@ import typer
 
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.run_options import (
-    CardOption,
-    CardTaskOption,
-    LimitOption,
-    SelectionOptions,
-    TranscriptsArgument,
-)
+from monitor.cli.options.selection import CardOption, CardTaskOption, LimitOption, SelectionOptions, TranscriptsArgument
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
 from monitor.cli.render.files import check_card, check_out, write_card, write_out
@@ -62,27 +56,26 @@ def report(
     nothing to show. 2 also if a file or a line could not be read; it says so.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
-    with output.tidy_exit():
-        check_out(out, "--out")
-        check_card(card)
-        given, wanted = SurveySettings.of(settings.read(), StoryWatcher), RunSelection.of(selection)
-        found, page = Report(), ReportPage(title=title, texts=not no_text)
+    check_out(out, "--out")
+    check_card(card)
+    given, wanted = SurveySettings.of(settings.read(), StoryWatcher), RunSelection.of(selection)
+    found, page = Report(), ReportPage(title=title, texts=not no_text)
 
-        def add(run: SurveyedRun) -> None:
-            found.add(run, listed=False)
-            page.add(run)
+    def add(run: SurveyedRun) -> None:
+        found.add(run, listed=False)
+        page.add(run)
 
-        with inputs_of(paths, complaints, wanted) as inputs:
-            found.bad += inputs.missing
-            reading = InputReader(given, complaints, inputs, wanted)
-            reading.read_all(found, add, limit=limit)
-        if not found.runs:
-            reading.complain()
-            raise typer.Exit(BAD_INPUT)
-        pieces = page.pieces(facts={"made": time.time(), "bad": found.bad})
-        write_out(out, (piece.encode("utf-8", "replace") for piece in pieces), "--out")
-        write_card(card, found.card, task=card_task)
-        loops = f"{found.loops:,} with a loop"
-        size = out.stat().st_size / 1_000_000
-        console.print(f"{out}: {count(found.runs, 'run')}, {loops}, {size:,.1f} MB", soft_wrap=True)
-        reading.leave(BAD_INPUT if found.incomplete else 0)
+    with inputs_of(paths, complaints, wanted) as inputs:
+        found.bad += inputs.missing
+        reading = InputReader(given, complaints, inputs, wanted)
+        reading.read_all(found, add, limit=limit)
+    if not found.runs:
+        reading.complain()
+        raise typer.Exit(BAD_INPUT)
+    pieces = page.pieces(facts={"made": time.time(), "bad": found.bad})
+    write_out(out, (piece.encode("utf-8", "replace") for piece in pieces), "--out")
+    write_card(card, found.card, task=card_task)
+    loops = f"{found.loops:,} with a loop"
+    size = out.stat().st_size / 1_000_000
+    console.print(f"{out}: {count(found.runs, 'run')}, {loops}, {size:,.1f} MB", soft_wrap=True)
+    reading.leave(BAD_INPUT if found.incomplete else 0)

@@ -11,13 +11,11 @@ import typer
 import monitor
 from monitor.adapters.replay import ReplayModel
 from monitor.cli.commands.run import outputs_in
-from monitor.cli.foreground import drive, log_of
-from monitor.cli.inputs.keyboard import can_type
+from monitor.cli.foreground import can_type, drive, log_of
 from monitor.cli.options.run_arguments import arguments_in
 from monitor.cli.options.run_options import BaseUrlOption, ShownOptions
 from monitor.cli.options.session_file import FolderOption, SessionArgument, opened_reader, session_to_write
 from monitor.cli.options.supervisor_arguments import approver
-from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed, RunHeading, screen_of
 from monitor.errors import ConfigError, TerminateReason
 from monitor.events import TurnEnded
@@ -68,35 +66,34 @@ def resume(
     Without a terminal, a call that needs an approval goes on waiting: exit code 8.
     A session that another process is writing is refused, and stays as it is.
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        stored = session_to_write(session, create=False, folder=folder)
-        with opened_reader(session, folder) as there, there.snapshot():
-            record, arguments = _to_go_on(there.runs(), session), arguments_in(there)
-            ended = [one.event.turn for one in there.events(record.id) if isinstance(one.event, TurnEnded)]
-            turns = sum(turn.model_error is None for turn in ended)
-        if arguments is None:
-            raise ConfigError(
-                f"the run of {session} was begun by a program, which has its tools: there, supervisor.resume(session)"
-                " goes on with it"
-            )
-        arguments.go_there()
-        if model is not None or base_url is not None:
-            arguments = replace(arguments, model=model or arguments.model, base_url=base_url, demo=False)
-        screen = screen_of(
-            as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session, types=can_type()
+    stored = session_to_write(session, create=False, folder=folder)
+    with opened_reader(session, folder) as there:
+        record, arguments = _to_go_on(there.runs(), session), arguments_in(there)
+        ended = [one.event.turn for one in there.events(record.id) if isinstance(one.event, TurnEnded)]
+        turns = sum(turn.model_error is None for turn in ended)
+    if arguments is None:
+        raise ConfigError(
+            f"the run of {session} was begun by a program, which has its tools: there, supervisor.resume(session)"
+            " goes on with it"
         )
-        feed = EventFeed(screen)
-        with log_of(shown.log) as sinks:
-            made, close = arguments.made_model()
-            if model is None:
-                _skip(made, turns)
-            supervisor = arguments.supervisor(made, approver=approver() or PendingApprovals(), sinks=[feed, *sinks])
+    arguments.go_there()
+    if model is not None or base_url is not None:
+        arguments = replace(arguments, model=model or arguments.model, base_url=base_url, demo=False)
+    screen = screen_of(
+        as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session, types=can_type()
+    )
+    feed = EventFeed(screen)
+    with log_of(shown.log) as sinks:
+        made, close = arguments.made_model()
+        if model is None:
+            _skip(made, turns)
+        supervisor = arguments.supervisor(made, approver=approver() or PendingApprovals(), sinks=[feed, *sinks])
 
-            async def begin(store: SessionStore | None) -> monitor.Run:
-                screen.begin(_heading(session, record, supervisor))
-                return await supervisor.resume_stream(store, run=record.id)
+        async def begin(store: SessionStore | None) -> monitor.Run:
+            screen.begin(_heading(session, record, supervisor))
+            return await supervisor.resume_stream(store, run=record.id)
 
-            drive(begin, stored, feed, close)
+        drive(begin, stored, feed, close)
 
 
 def _heading(session: str, record: RunRecord, supervisor: monitor.Supervisor) -> RunHeading:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import monitor
-from monitor.cli.foreground import drive, log_of
-from monitor.cli.inputs.keyboard import can_type
+from monitor.cli.foreground import can_type, drive, log_of
 from monitor.cli.options import run_arguments
 from monitor.cli.options.run_arguments import as_node
 from monitor.cli.options.run_options import RunCommandOptions, ShownOptions
 from monitor.cli.options.session_file import session_to_write
 from monitor.cli.options.supervisor_arguments import approver, task_of
-from monitor.cli.render import output as terminal_output
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.screen import EventFeed, RunHeading, screen_of
 from monitor.errors import ConfigError
@@ -67,31 +65,30 @@ def run(options: RunCommandOptions, shown: ShownOptions) -> None:
       8    it waits for an approval: agent-monitor resume asks for it
       130  Ctrl-C (143: SIGTERM; 141: nobody reads what is printed)
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with terminal_output.tidy_exit():
-        demo, session = options.demo, options.session
-        task = options.task or (run_arguments.TASK if demo else None)
-        said = None if task == STDIN else task_of(task)
-        arguments = options.arguments()
-        store = session_to_write(session) if session is not None else None
-        screen = screen_of(
-            as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session, types=can_type()
-        )
-        feed = EventFeed(screen)
-        with log_of(shown.log) as sinks:
-            made, close = arguments.made_model()
-            asks = approver() or (PendingApprovals() if session is not None else None)
-            supervisor = arguments.supervisor(made, approver=asks, sinks=[feed, *sinks])
-            wanted = task_of(task) if said is None else said  # read stdin only after the options are checked
+    demo, session = options.demo, options.session
+    task = options.task or (run_arguments.TASK if demo else None)
+    said = None if task == STDIN else task_of(task)
+    arguments = options.arguments()
+    store = session_to_write(session) if session is not None else None
+    screen = screen_of(
+        as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session, types=can_type()
+    )
+    feed = EventFeed(screen)
+    with log_of(shown.log) as sinks:
+        made, close = arguments.made_model()
+        asks = approver() or (PendingApprovals() if session is not None else None)
+        supervisor = arguments.supervisor(made, approver=asks, sinks=[feed, *sinks])
+        wanted = task_of(task) if said is None else said  # read stdin only after the options are checked
 
-            async def begin(opened: SessionStore | None) -> monitor.Run:
-                if opened is not None:
-                    await _check_over(opened, session)
-                    await opened.append(as_node(arguments))
-                command = f"agent-monitor run{' --demo' if demo else ''}"
-                screen.begin(RunHeading(command, made.name, [*supervisor.tools], outputs_in(supervisor), wanted))
-                return supervisor.stream(wanted, session=opened)
+        async def begin(opened: SessionStore | None) -> monitor.Run:
+            if opened is not None:
+                await _check_over(opened, session)
+                await opened.append(as_node(arguments))
+            command = f"agent-monitor run{' --demo' if demo else ''}"
+            screen.begin(RunHeading(command, made.name, [*supervisor.tools], outputs_in(supervisor), wanted))
+            return supervisor.stream(wanted, session=opened)
 
-            drive(begin, store, feed, close)
+        drive(begin, store, feed, close)
 
 
 def outputs_in(supervisor: monitor.Supervisor) -> list[str]:

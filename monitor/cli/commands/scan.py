@@ -13,17 +13,11 @@ import typer
 from rich.console import Console
 
 from monitor.cli.inputs.cache_folder import cache_folder
-from monitor.cli.inputs.offline_judge import JudgeOptions
+from monitor.cli.inputs.judge_options import JudgeOptions
 from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.run_options import (
-    CardOption,
-    CardTaskOption,
-    LimitOption,
-    SelectionOptions,
-    TranscriptsArgument,
-)
+from monitor.cli.options.selection import CardOption, CardTaskOption, LimitOption, SelectionOptions, TranscriptsArgument
 from monitor.cli.options.settings_options import SettingsOptions
 from monitor.cli.render import output
 from monitor.cli.render.files import check_card, rows_to, write_card
@@ -95,7 +89,7 @@ def scan(
     read (the rest is still reported), a file has no run, or a setting is invalid.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
-    with output.tidy_exit(), ExitStack() as stack:
+    with ExitStack() as stack:
         check_card(shown.card)
         asker = stack.enter_context(judge.opened())
         chosen = settings.read()

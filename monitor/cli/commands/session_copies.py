@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.text import Text
 
 from monitor.cli.options.session_file import (
     DatabaseOption,
@@ -19,6 +18,7 @@ from monitor.cli.options.session_file import (
     found_place,
     new_file,
     session_file,
+    short_name,
 )
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
@@ -40,15 +40,14 @@ def import_session(
     as_json: JsonOption = False,
 ) -> None:
     """Make a session from exported lines. Lines that were changed are refused."""
-    with output.tidy_exit():
-        try:
-            text = sys.stdin.read() if file == STDIN else Path(file).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise StoreError(f"{file} cannot be read: {error}") from None
-        lines = text.split("\n")
-        place = f"{database}#{name or _id_of(lines)}" if database else new_file(name or _id_of(lines), folder)
-        imported(lines, place)
-        _made(as_json, "imported as", place)
+    try:
+        text = sys.stdin.read() if file == STDIN else Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{file} cannot be read: {error}") from None
+    lines = text.split("\n")
+    place = f"{database}#{name or _id_of(lines)}" if database else new_file(name or _id_of(lines), folder)
+    imported(lines, place)
+    _made(as_json, "imported as", place)
 
 
 def _id_of(lines: Sequence[str]) -> str:
@@ -73,14 +72,11 @@ def copy_it(
     cp is no way to copy a session: what its owner has not yet put into the file is
     missing then, and long texts stand beside the file.
     """
-    with output.tidy_exit():
-        source = found_place(session, folder)
-        into_file = into.endswith(ENDING) or ("/" in into and not is_database(into))
-        place = (
-            into if is_database(into) else session_file(into) if into_file else new_file(into, _beside(source, folder))
-        )
-        copy_session(source, place)
-        _made(as_json, "copied to", place)
+    source = found_place(session, folder)
+    into_file = into.endswith(ENDING) or ("/" in into and not is_database(into))
+    place = into if is_database(into) else session_file(into) if into_file else new_file(into, _beside(source, folder))
+    copy_session(source, place)
+    _made(as_json, "copied to", place)
 
 
 def fork_session(
@@ -92,21 +88,20 @@ def fork_session(
     as_json: JsonOption = False,
 ) -> None:
     """Copy a session, also one that is being written. The copy gets its own id."""
-    with output.tidy_exit():
-        source = found_place(session, folder)
-        node = None
-        if at is not None:
-            with reader_at(source) as found:
-                nodes = [one.id for one in found.nodes() if one.id.endswith(at) or one.id.startswith(at)]
-            if len(nodes) != 1:
-                raise ConfigError(f"{at!r} means {count(len(nodes), 'node')}; `sessions tree` shows them")
-            node = nodes[0]
-        if is_database(source):
-            place: Path | str = f"{source.partition('#')[0]}#{name}" if name else _free_in(source)
-        else:
-            place = new_file(name, _beside(source, folder)) if name else _free(Path(source))
-        id = fork(source, place, at=node)
-        _made(as_json, "forked as", place, id=id)
+    source = found_place(session, folder)
+    node = None
+    if at is not None:
+        with reader_at(source) as found:
+            nodes = [one.id for one in found.nodes() if one.id.endswith(at) or one.id.startswith(at)]
+        if len(nodes) != 1:
+            raise ConfigError(f"{at!r} means {count(len(nodes), 'node')}; `sessions tree` shows them")
+        node = nodes[0]
+    if is_database(source):
+        place: Path | str = f"{source.partition('#')[0]}#{name}" if name else _free_in(source)
+    else:
+        place = new_file(name, _beside(source, folder)) if name else _free(Path(source))
+    id = fork(source, place, at=node)
+    _made(as_json, "forked as", place, id=id)
 
 
 def salvage_session(
@@ -122,19 +117,18 @@ def salvage_session(
 
     Exit code: 0 nothing is lost; 1 something is.
     """
-    with output.tidy_exit():
-        source = found_file(session, folder)
-        path = new_file(name, folder or source.parent) if name else _free(source)
-        saved = salvage(source, path)
-        lost = [problem.what for problem in saved.lost]
-        gone = f"{len(lost):,} rows lost" if lost else "nothing is lost"
-        data = {"name": path.stem, "path": str(path), "id": saved.id, "nodes": saved.nodes, "lost": lost}
-        output.say(as_json, f"{count(saved.nodes, 'node')} saved as {path.stem}, {gone}", data)
-        if not as_json:
-            for problem in lost:
-                output.stdout().print(Text(f"  {output.on_one_line(problem)}", "red"), soft_wrap=True)
-        if lost:
-            raise typer.Exit(LOST)
+    source = found_file(session, folder)
+    path = new_file(name, folder or source.parent) if name else _free(source)
+    saved = salvage(source, path)
+    lost = [problem.what for problem in saved.lost]
+    gone = f"{len(lost):,} rows lost" if lost else "nothing is lost"
+    data = {"name": path.stem, "path": str(path), "id": saved.id, "nodes": saved.nodes, "lost": lost}
+    output.say(as_json, f"{count(saved.nodes, 'node')} saved as {path.stem}, {gone}", data)
+    if not as_json:
+        for problem in lost:
+            output.line(output.stdout(), f"  {problem}", "red")
+    if lost:
+        raise typer.Exit(LOST)
 
 
 def _beside(source: Path | str, folder: Path | None) -> Path | None:
@@ -145,9 +139,8 @@ def _beside(source: Path | str, folder: Path | None) -> Path | None:
 def _made(as_json: bool, how: str, place: Path | str, **data: Any) -> None:
     """Say which session was made."""
     shown = without_password(str(place))
-    name = place.stem if isinstance(place, Path) else parts_of(place)[1]
-    said = shown if how == "copied to" or not isinstance(place, Path) else name
-    output.say(as_json, f"{how} {said}", {"name": name, "path": shown, **data})
+    said = shown if how == "copied to" or not isinstance(place, Path) else place.stem
+    output.say(as_json, f"{how} {said}", {"name": short_name(place), "path": shown, **data})
 
 
 def _free_in(source: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,10 +22,10 @@ from monitor.cli.options.session_file import (
     JsonOption,
     SessionArgument,
     SessionsArgument,
-    found_file,
     found_place,
     opened_reader,
     session_name,
+    short_name,
 )
 from monitor.cli.render import output, session_view
 from monitor.cli.render.session_view import listed, listed_in, size
@@ -41,8 +40,8 @@ from monitor.sessions import (
     sessions_in,
     trim,
 )
-from monitor.sessions.postgres.postgres_reader import AnyReader, without_password
-from monitor.sessions.postgres.postgres_session import is_database, parts_of, reader_at, sessions_at
+from monitor.sessions.postgres.postgres_reader import without_password
+from monitor.sessions.postgres.postgres_session import is_database, reader_at, sessions_at
 from monitor.sessions.tables.schema import SQLITE_FLOOR, STEPS, check_sqlite, has_reset_bug
 from monitor.view.status import count
 
@@ -76,12 +75,6 @@ def about() -> None:
     """  # noqa: D301 - \b keeps the lines of an example apart
 
 
-@contextmanager
-def _reading(given: str, folder: Path | None) -> Iterator[AnyReader]:
-    with output.tidy_exit(), opened_reader(given, folder) as session, session.snapshot():
-        yield session
-
-
 @sessions.command("list")
 def list_sessions(
     *,
@@ -90,18 +83,17 @@ def list_sessions(
     as_json: JsonOption = False,
 ) -> None:
     """List the sessions of a folder, the one that was written last at the end."""
-    with output.tidy_exit():
-        where = folder or default_folder() if database is None else without_password(database)
-        rows = [listed(one) for one in sessions_in(Path(where))] if database is None else listed_in(database)
-        if as_json:
-            for row in rows:
-                output.write_json(row)
-            return
-        console = output.stdout()
-        if rows:
-            session_view.show_list(console, rows)
-        total = "" if database else f", {size(sum(row['bytes'] for row in rows))}"
-        console.print(Text(f"{count(len(rows), 'session')} in {output.on_one_line(str(where))}{total}"), soft_wrap=True)
+    where = folder or default_folder() if database is None else without_password(database)
+    rows = [listed(one) for one in sessions_in(Path(where))] if database is None else listed_in(database)
+    if as_json:
+        for row in rows:
+            output.write_json(row)
+        return
+    console = output.stdout()
+    if rows:
+        session_view.LISTED.show(console, rows)
+    total = "" if database else f", {size(sum(row['bytes'] for row in rows))}"
+    output.line(console, f"{count(len(rows), 'session')} in {where}{total}")
 
 
 @sessions.command()
@@ -116,19 +108,18 @@ def find(
 
     Exit code: 0 something was found; 1 nothing was.
     """
-    with output.tidy_exit():
-        found = [*found_in((place for place, _ in sessions_at(database or folder or default_folder())), text)]
-        for one in found:
-            name = session_name(one.session)
-            if as_json:
-                path = without_password(str(one.session))
-                told = {"session": name, "path": path, "node": one.node, "run": one.run}
-                output.write_json({**told, "turn": one.turn, "at_ms": one.at_ms, "excerpt": one.excerpt})
-            else:
-                said = Text.assemble((f"{name} ", "bold"), (f"{one.node[-8:]} ", "cyan"), one.excerpt)
-                output.stdout().print(said, soft_wrap=True)
-        if not found:
-            raise typer.Exit(PROBLEMS)
+    found = [*found_in((place for place, _ in sessions_at(database or folder or default_folder())), text)]
+    for one in found:
+        name = session_name(one.session)
+        if as_json:
+            path = without_password(str(one.session))
+            told = {"session": name, "path": path, "node": one.node, "run": one.run}
+            output.write_json({**told, "turn": one.turn, "at_ms": one.at_ms, "excerpt": one.excerpt})
+        else:
+            said = Text.assemble((f"{name} ", "bold"), (f"{one.node[-8:]} ", "cyan"), one.excerpt)
+            output.stdout().print(said, soft_wrap=True)
+    if not found:
+        raise typer.Exit(PROBLEMS)
 
 
 BranchOption: TypeAlias = Annotated[str, typer.Option("--branch", metavar="NAME", help="Another branch.")]
@@ -139,7 +130,7 @@ def show(
     session: SessionArgument, *, branch: BranchOption = ACTIVE, folder: FolderOption = None, as_json: JsonOption = False
 ) -> None:
     """Show a session, and the conversation that the model gets."""
-    with _reading(session, folder) as found:
+    with opened_reader(session, folder) as found:
         if branch != ACTIVE and branch not in found.heads():
             raise ConfigError(f"the session has no branch {branch!r}; it has {', '.join(found.heads()) or 'none'}")
         context = found.context(branch)
@@ -153,7 +144,7 @@ def show(
 @sessions.command()
 def tree(session: SessionArgument, *, folder: FolderOption = None, as_json: JsonOption = False) -> None:
     """Show all nodes of a session. Nodes that branch off are indented, and branches are named."""
-    with _reading(session, folder) as found:
+    with opened_reader(session, folder) as found:
         if as_json:
             for node in found.nodes():
                 output.write_json(session_view.node_as_json(node))
@@ -175,7 +166,7 @@ def events(
     as_json: JsonOption = False,
 ) -> None:
     """Show the stored events of a session."""
-    with _reading(session, folder) as found:
+    with opened_reader(session, folder) as found:
         some = found.events(run)
         if as_json:
             for event in some:
@@ -195,7 +186,7 @@ def export_session(
     as_json: JsonOption = False,
 ) -> None:
     """Write a session as lines of JSON: the same session always gives the same bytes."""
-    with _reading(session, folder) as found:
+    with opened_reader(session, folder) as found:
         if out is None:
             for line in exported(found):
                 output.write_json(line)
@@ -238,15 +229,14 @@ def trim_session(
     The conversation of an old run stays without its events. With --erase the stored pieces
     of answers go, and the session is not replayed any more. A session in use is refused.
     """
-    with output.tidy_exit():
-        before_s = None if events_older_than is None else time.time() - events_older_than * DAY_S
-        work = partial(trim, found_place(session, folder), erase=erase or (), events_before_s=before_s)
-        done = anyio.run(work)
-        said = (
-            f"{done.events:,} events and {done.pieces:,} rows with pieces of answers removed, a text erased in"
-            f" {done.erased:,} rows, {size(done.bytes_after)} left"
-        )
-        output.say(as_json, said, asdict(done))
+    before_s = None if events_older_than is None else time.time() - events_older_than * DAY_S
+    work = partial(trim, found_place(session, folder), erase=erase or (), events_before_s=before_s)
+    done = anyio.run(work)
+    said = (
+        f"{done.events:,} events and {done.pieces:,} rows with pieces of answers removed, a text erased in"
+        f" {done.erased:,} rows, {size(done.bytes_after)} left"
+    )
+    output.say(as_json, said, asdict(done))
 
 
 @sessions.command()
@@ -255,34 +245,29 @@ def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_js
 
     Exit code: 0 everything is as it was written; 1 something is not.
     """
-    with output.tidy_exit():
-        where = folder or default_folder()
-        asked = [(one, _name_of(one, folder)) for one in given or ()]
-        console, wrong = output.stdout(), 0
-        for session, name in asked if given else [(str(one.path), one.name) for one in sessions_in(where)]:
-            nodes, problems = _verified(session, folder)
-            wrong += bool(problems)
-            if as_json:
-                output.write_json({"name": name, "ok": not problems, "nodes": nodes, "problems": problems})
-            else:
-                said = Text.assemble((name, "bold"), f": {count(nodes, 'node')}, ")
-                said.append(
-                    "as written" if not problems else f"{count(len(problems), 'problem')}",
-                    "red" if problems else "green",
-                )
-                console.print(said, soft_wrap=True)
-                for problem in problems[:20]:
-                    console.print(Text(f"  {output.on_one_line(str(problem['what']))}", style="red"), soft_wrap=True)
-        raise typer.Exit(PROBLEMS if wrong else 0)
-
-
-def _name_of(given: str, folder: Path | None) -> str:
-    return parts_of(given)[1] if is_database(given) else found_file(given, folder).stem
+    where = folder or default_folder()
+    asked = [(one, short_name(found_place(one, folder))) for one in given or ()]
+    console, wrong = output.stdout(), 0
+    for session, name in asked if given else [(str(one.path), one.name) for one in sessions_in(where)]:
+        nodes, problems = _verified(session, folder)
+        wrong += bool(problems)
+        if as_json:
+            output.write_json({"name": name, "ok": not problems, "nodes": nodes, "problems": problems})
+        else:
+            said = Text.assemble((name, "bold"), f": {count(nodes, 'node')}, ")
+            said.append(
+                "as written" if not problems else f"{count(len(problems), 'problem')}",
+                "red" if problems else "green",
+            )
+            console.print(said, soft_wrap=True)
+            for problem in problems[:20]:
+                output.line(console, f"  {problem['what']}", "red")
+    raise typer.Exit(PROBLEMS if wrong else 0)
 
 
 def _verified(given: str, folder: Path | None) -> tuple[int, list[dict[str, Any]]]:
     try:
-        with opened_reader(given, folder) as session, session.snapshot():
+        with opened_reader(given, folder) as session:
             found = session.verify()
             return session.count(), [{"what": one.what, "seq": one.seq, "node": one.node} for one in found]
     except MonitorError as error:
@@ -292,30 +277,29 @@ def _verified(given: str, folder: Path | None) -> tuple[int, list[dict[str, Any]
 @sessions.command()
 def doctor(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
     """Show the SQLite and the folder that sessions use here, and whether it can be written."""
-    with output.tidy_exit():
-        where = folder or default_folder()
-        try:
-            check_sqlite()
-            usable = True
-        except ConfigError:
-            usable = False
-        there = sessions_in(where)
-        data = {
-            "sqlite": sqlite3.sqlite_version,
-            "sqlite_needed": ".".join(map(str, SQLITE_FLOOR)),
-            "usable": usable,
-            "wal_reset_bug": has_reset_bug(),
-            "format": max(STEPS),
-            "folder": str(where),
-            "writable": _writable(where),
-            "sessions": len(there),
-            "bytes": sum(one.size for one in there),
-        }
-        if as_json:
-            output.write_json(data)
-        else:
-            _show_doctor(data)
-        raise typer.Exit(0 if usable and data["writable"] else PROBLEMS)
+    where = folder or default_folder()
+    try:
+        check_sqlite()
+        usable = True
+    except ConfigError:
+        usable = False
+    there = sessions_in(where)
+    data = {
+        "sqlite": sqlite3.sqlite_version,
+        "sqlite_needed": ".".join(map(str, SQLITE_FLOOR)),
+        "usable": usable,
+        "wal_reset_bug": has_reset_bug(),
+        "format": max(STEPS),
+        "folder": str(where),
+        "writable": _writable(where),
+        "sessions": len(there),
+        "bytes": sum(one.size for one in there),
+    }
+    if as_json:
+        output.write_json(data)
+    else:
+        _show_doctor(data)
+    raise typer.Exit(0 if usable and data["writable"] else PROBLEMS)
 
 
 def _writable(folder: Path) -> bool:
@@ -359,35 +343,33 @@ def rm(
 
     Exit code: 0 done; 1 some are in use; 2 nothing was named.
     """
-    with output.tidy_exit():
-        limits = older_than is not None or over is not None
-        if bool(given) is limits:
-            raise ConfigError("name the sessions to remove, or give --older-than or --over")
-        if given and database:
-            raise ConfigError(f"name a session in a database by its address, such as {without_password(database)}#NAME")
-        removed, busy = ([], []) if limits else _by_name(given or (), folder, dry=dry_run)
-        if limits:
-            done = retain(
-                database or folder or default_folder(),
-                max_age_s=None if older_than is None else older_than * DAY_S,
-                max_bytes=None if over is None else round(over * 1e6),
-                dry=dry_run,
-            )
-            removed, busy = [one.name for one in done.removed], [one.name for one in done.busy]
-        would = "would be removed" if dry_run else "removed"
-        said = f"{count(len(removed), 'session')} {would}{': ' if removed else ''}{', '.join(removed)}"
-        if busy:
-            said += f"; in use, and left: {', '.join(busy)}"
-        output.say(as_json, said, {"removed": removed, "busy": busy, "dry_run": dry_run})
-        raise typer.Exit(PROBLEMS if busy else 0)
+    limits = older_than is not None or over is not None
+    if bool(given) is limits:
+        raise ConfigError("name the sessions to remove, or give --older-than or --over")
+    if given and database:
+        raise ConfigError(f"name a session in a database by its address, such as {without_password(database)}#NAME")
+    removed, busy = ([], []) if limits else _by_name(given or (), folder, dry=dry_run)
+    if limits:
+        done = retain(
+            database or folder or default_folder(),
+            max_age_s=None if older_than is None else older_than * DAY_S,
+            max_bytes=None if over is None else round(over * 1e6),
+            dry=dry_run,
+        )
+        removed, busy = [one.name for one in done.removed], [one.name for one in done.busy]
+    would = "would be removed" if dry_run else "removed"
+    said = f"{count(len(removed), 'session')} {would}{': ' if removed else ''}{', '.join(removed)}"
+    if busy:
+        said += f"; in use, and left: {', '.join(busy)}"
+    output.say(as_json, said, {"removed": removed, "busy": busy, "dry_run": dry_run})
+    raise typer.Exit(PROBLEMS if busy else 0)
 
 
 def _by_name(given: Sequence[str], folder: Path | None, *, dry: bool) -> tuple[list[str], list[str]]:
-    names = [_name_of(one, folder) for one in given]
     places = [found_place(one, folder) for one in given]
     for place in places:  # all are found before any is removed
         if is_database(place):
             reader_at(place).close()
     for place in places if not dry else ():
         remove(place)
-    return names, []
+    return [short_name(place) for place in places], []

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.text import Text
 
 from monitor.cli.options.session_file import FolderOption, JsonOption, SessionArgument, found_file, opened_reader
 from monitor.cli.options.supervisor_arguments import task_of
@@ -16,9 +14,8 @@ from monitor.errors import ConfigError
 from monitor.events import SteerDelivered, SteerReturned
 from monitor.sessions import Letter
 from monitor.sessions import tell as told
-from monitor.sessions.lock import live_owner, lock_path
-from monitor.sessions.postgres.postgres_reader import PostgresReader, without_password
-from monitor.sessions.postgres.postgres_session import is_database, parts_of
+from monitor.sessions.postgres.postgres_reader import without_password
+from monitor.sessions.postgres.postgres_session import is_database
 
 LOOK_S: Final = 0.1
 """Seconds between two looks at the session, while the command waits."""
@@ -57,20 +54,19 @@ def tell(
       1    with --wait: the run has ended without it, or has not read it in time
       2    there is no such session, or no run that goes on
     """  # noqa: D301 - \b keeps the lines of an example apart
-    with output.tidy_exit():
-        if now and later:
-            raise ConfigError("--now and --later say different things; give one of them")
-        where = session if is_database(session) else str(found_file(session, folder))
-        letter = told(where, task_of(text), kind="follow_up" if later else "steer", now=now, by=by, data=data, id=id)
-        state = _state(where, letter, wait)
-        owned = _is_owned(where)
-        if as_json:
-            output.write_json({"id": letter.message.id, "run": letter.run, "state": state, "running": owned})
-        else:
-            how = _WORDS[state] if owned or state != "accepted" else _RESUMES.format(without_password(session))
-            output.stdout().print(Text(output.on_one_line(how)), soft_wrap=True)
-        if wait and state != "delivered":
-            raise typer.Exit(RETURNED)
+    if now and later:
+        raise ConfigError("--now and --later say different things; give one of them")
+    where = session if is_database(session) else str(found_file(session, folder))
+    letter = told(where, task_of(text), kind="follow_up" if later else "steer", now=now, by=by, data=data, id=id)
+    state = _state(where, letter, wait)
+    owned = _is_owned(where)
+    if as_json:
+        output.write_json({"id": letter.message.id, "run": letter.run, "state": state, "running": owned})
+    else:
+        how = _WORDS[state] if owned or state != "accepted" else _RESUMES.format(without_password(session))
+        output.line(output.stdout(), how)
+    if wait and state != "delivered":
+        raise typer.Exit(RETURNED)
 
 
 _WORDS: Final = {
@@ -83,10 +79,8 @@ _RESUMES: Final = "stored; no process carries the run out now: agent-monitor res
 
 def _is_owned(where: str) -> bool:
     """Whether a process has the session now."""
-    if not is_database(where):
-        return live_owner(lock_path(Path(where))) is not None
-    with PostgresReader(*parts_of(where)) as stored:
-        return stored.owner is not None
+    with opened_reader(where, None) as session:
+        return session.owner is not None
 
 
 def _state(where: str, letter: Letter, wait_s: float) -> str:

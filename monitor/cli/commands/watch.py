@@ -66,32 +66,31 @@ def watch(
     2 there is nothing to follow, or a named file is no transcript; 130 Ctrl-C.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = output.stdout(), output.stderr()
-    with output.tidy_exit():
-        chosen = settings.read()
-        for_s = None if last is None else duration_s(last, "--for")
-        named, folders = _given(paths)
-        live = Live(
-            lambda: _listed(named, folders),
-            Follower(States(), detectors=chosen.detectors, policy=ObserveOnly).survey,
-            time.monotonic,
-            start=[*named, *_recent(_listed([], folders))],
-        )
-        console.print(Text(f"{count(live.files, 'file')} followed; Ctrl-C ends it", "dim"), soft_wrap=True)
-        loops, until = 0, None if for_s is None else time.monotonic() + for_s
-        while until is None or time.monotonic() < until:
-            for news in live.poll():
-                if isinstance(news, SurveyedFile):
-                    if news.error:
-                        output.complain(complaints, f"agent-monitor: cannot read {news.file}: {news.error}")
-                    continue
-                _say(console, news, bell=bell, as_json=as_json)
-                loops += not news.before
-                if loops and until_loop:
-                    raise typer.Exit(LOOPS_FOUND)
-            if output.nobody_reads():
-                break
-            time.sleep(interval if until is None else max(0.0, min(interval, until - time.monotonic())))
-        raise typer.Exit(LOOPS_FOUND if loops else 0)
+    chosen = settings.read()
+    for_s = None if last is None else duration_s(last, "--for")
+    named, folders = _given(paths)
+    live = Live(
+        lambda: _listed(named, folders),
+        Follower(States(), detectors=chosen.detectors, policy=ObserveOnly).survey,
+        time.monotonic,
+        start=[*named, *_recent(_listed([], folders))],
+    )
+    output.line(console, f"{count(live.files, 'file')} followed; Ctrl-C ends it", "dim")
+    loops, until = 0, None if for_s is None else time.monotonic() + for_s
+    while until is None or time.monotonic() < until:
+        for news in live.poll():
+            if isinstance(news, SurveyedFile):
+                if news.error:
+                    output.complain(complaints, f"agent-monitor: cannot read {news.file}: {news.error}")
+                continue
+            _say(console, news, bell=bell, as_json=as_json)
+            loops += not news.before
+            if loops and until_loop:
+                raise typer.Exit(LOOPS_FOUND)
+        if output.nobody_reads():
+            break
+        time.sleep(interval if until is None else max(0.0, min(interval, until - time.monotonic())))
+    raise typer.Exit(LOOPS_FOUND if loops else 0)
 
 
 def _given(paths: list[str] | None) -> tuple[list[Path], list[str]]:

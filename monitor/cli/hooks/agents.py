@@ -1,24 +1,27 @@
-"""The base of all hooks: a hook knows an agent's settings, and the words of its answers."""
+"""What a coding agent is asked by, and what it hears: its settings, and the words of an answer.
+
+A base class has what is equal for all of them. Each agent's own class says what it does otherwise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from monitor.transcripts.readers.base import TranscriptReader
 
 
-Deed: TypeAlias = Literal["ask", "deny", "stop"]
+LoopAnswer: TypeAlias = Literal["ask", "deny", "stop"]
 """The answer to a loop: a person is asked, the call is refused with the reason, or the agent
 is stopped.
 """
-DEEDS: Final[tuple[Deed, ...]] = ("ask", "deny", "stop")
+ANSWERS: Final[tuple[LoopAnswer, ...]] = ("ask", "deny", "stop")
 TIMEOUT_S: Final = 30
 """How long the agent waits for an answer. A session of 100 MB is read in less."""
 
 
-class Hook(Protocol):
+class Hook:
     """The hook protocol of one agent."""
 
     agent: ClassVar[str]
@@ -26,24 +29,39 @@ class Hook(Protocol):
     """The file of settings, for people."""
     note: ClassVar[str]
     """The limitation that a user has to know, in a sentence."""
-    before: ClassVar[str]
+    before: ClassVar[str] = "PreToolUse"
     """The name of the event that the agent sends before a tool call."""
+    to_stop: ClassVar[tuple[str, ...]] = ()
+    """Further events that a stop needs."""
+    entry: ClassVar[Mapping[str, str]] = {"type": "command"}
+    timeout: ClassVar[int] = TIMEOUT_S
 
-    def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
+    def settings(self, command: str, answer: LoopAnswer) -> Mapping[str, Any]:
         """The part that the user adds to the settings, so that the agent asks `command`."""
-        ...
+        entry = [{"hooks": [{**self.entry, "command": command, "timeout": self.timeout}]}]
+        return {"hooks": dict.fromkeys((self.before, *(self.to_stop if answer == "stop" else ())), entry)}
 
     def reader(self) -> TranscriptReader:
         """The reader of the agent's sessions."""
-        ...
+        raise NotImplementedError
 
     def is_tool(self, asked: str, recorded: str) -> bool:
         """Whether the tool that a question calls `asked` is called `recorded` in the session."""
-        ...
+        return asked == recorded
 
-    def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
+    def answered(self, event: str, reason: str, answer: LoopAnswer) -> Mapping[str, Any]:
         """The answer to `event` in a loop. Empty: this event cannot be answered."""
-        ...
+        return self.before_a_call(reason, answer) if event == self.before else {}
+
+    def before_a_call(self, reason: str, answer: LoopAnswer) -> Mapping[str, Any]:
+        """The answer before a call, in the words of the agent."""
+        raise NotImplementedError
+
+
+def _decided(event: str, decision: str, reason: str) -> Mapping[str, Any]:
+    """The answer of Claude Code, which Codex has taken over."""
+    told = {"hookEventName": event, "permissionDecision": decision, "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": told}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -56,7 +74,7 @@ class Hook(Protocol):
 AFTER: Final = "PostToolBatch"
 
 
-class ClaudeCodeHook:
+class ClaudeCodeHook(Hook):
     """Asks in its own permission dialog."""
 
     agent: ClassVar[str] = "claude-code"
@@ -64,35 +82,19 @@ class ClaudeCodeHook:
     note: ClassVar[str] = (
         "Claude Code may write its session a little later than it calls; then a loop is answered one call late."
     )
-    before: ClassVar[str] = "PreToolUse"
-
-    def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
-        entry = [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]
-        return {"hooks": dict.fromkeys((self.before, AFTER) if deed == "stop" else (self.before,), entry)}
+    to_stop: ClassVar[tuple[str, ...]] = (AFTER,)
 
     def reader(self) -> TranscriptReader:
         from monitor.transcripts.readers.claude_code import ClaudeCodeReader  # noqa: PLC0415 - one agent is answered
 
         return ClaudeCodeReader()
 
-    def is_tool(self, asked: str, recorded: str) -> bool:
-        return asked == recorded
+    def answered(self, event: str, reason: str, answer: LoopAnswer) -> Mapping[str, Any]:
+        stops = {"continue": False, "stopReason": reason} if answer == "stop" else {}
+        return stops if event == AFTER else {**stops, **super().answered(event, reason, answer)}
 
-    def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
-        stops = {"continue": False, "stopReason": reason} if deed == "stop" else {}
-        if event == AFTER:
-            return stops
-        if event != self.before:
-            return {}
-        decision = "deny" if deed == "stop" else deed
-        return {
-            **stops,
-            "hookSpecificOutput": {
-                "hookEventName": event,
-                "permissionDecision": decision,
-                "permissionDecisionReason": reason,
-            },
-        }
+    def before_a_call(self, reason: str, answer: LoopAnswer) -> Mapping[str, Any]:
+        return _decided(self.before, "deny" if answer == "stop" else answer, reason)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -102,7 +104,7 @@ class ClaudeCodeHook:
 # a call, `continue: false` replaces its result by the reason, and the turn goes on. So asking and
 # stopping are refusing, with a reason that says what to do.
 
-_TOLD: Final[Mapping[Deed, str]] = {
+_TOLD: Final[Mapping[LoopAnswer, str]] = {
     "ask": " Ask the user how to go on.",
     "deny": "",
     "stop": " Stop now: call no tool, and tell the user what you were doing.",
@@ -112,7 +114,7 @@ _SHELLS: Final = frozenset({"exec_command", "shell", "shell_command", "local_she
 """The names by which versions of Codex record a command."""
 
 
-class CodexHook:
+class CodexHook(Hook):
     """The hook of Codex, which can refuse a call."""
 
     agent: ClassVar[str] = "codex"
@@ -122,10 +124,6 @@ class CodexHook:
         " a turn: ask and stop refuse the call, and the reason tells the model what to do. Older versions need"
         " codex_hooks = true under [features] of config.toml."
     )
-    before: ClassVar[str] = "PreToolUse"
-
-    def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
-        return {"hooks": {self.before: [{"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]}}
 
     def reader(self) -> TranscriptReader:
         from monitor.transcripts.readers.codex import CodexReader  # noqa: PLC0415 - one agent is answered
@@ -136,16 +134,8 @@ class CodexHook:
         """A question calls each tool that runs commands `Bash`, and its argument `command`."""
         return asked == recorded or (asked == _SHELL and recorded in _SHELLS)
 
-    def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
-        if event != self.before:
-            return {}
-        return {
-            "hookSpecificOutput": {
-                "hookEventName": event,
-                "permissionDecision": "deny",
-                "permissionDecisionReason": f"{reason}{_TOLD[deed]}",
-            }
-        }
+    def before_a_call(self, reason: str, answer: LoopAnswer) -> Mapping[str, Any]:
+        return _decided(self.before, "deny", f"{reason}{_TOLD[answer]}")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -153,7 +143,7 @@ class CodexHook:
 # `continue` with `stopReason`. Its times are milliseconds.
 
 
-class GeminiCliHook:
+class GeminiCliHook(Hook):
     """Refuses a call, or stops the agent."""
 
     agent: ClassVar[str] = "gemini-cli"
@@ -162,29 +152,22 @@ class GeminiCliHook:
         "Gemini CLI has no answer that asks a person: ask refuses the call, and the reason tells the model to ask."
     )
     before: ClassVar[str] = "BeforeTool"
-
-    def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
-        entry = {"name": "agent-monitor", "type": "command", "command": command, "timeout": TIMEOUT_S * 1000}
-        return {"hooks": {self.before: [{"hooks": [entry]}]}}
+    entry: ClassVar[Mapping[str, str]] = {"name": "agent-monitor", "type": "command"}
+    timeout: ClassVar[int] = TIMEOUT_S * 1000
 
     def reader(self) -> TranscriptReader:
         from monitor.transcripts.readers.gemini_cli import GeminiCliReader  # noqa: PLC0415 - one agent is answered
 
         return GeminiCliReader()
 
-    def is_tool(self, asked: str, recorded: str) -> bool:
-        return asked == recorded
-
-    def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
-        if event != self.before:
-            return {}
-        if deed == "stop":
+    def before_a_call(self, reason: str, answer: LoopAnswer) -> Mapping[str, Any]:
+        if answer == "stop":
             return {"continue": False, "stopReason": reason}
-        told = f"{reason} Ask the user how to go on." if deed == "ask" else reason
+        told = f"{reason} Ask the user how to go on." if answer == "ask" else reason
         return {"decision": "deny", "reason": told, "systemMessage": reason}
 
 
 # --------------------------------------------------------------------------------------------------
-# The hooks by the names of their agents. One file an agent.
+# The hooks by the names of their agents.
 
 HOOKS: Final[dict[str, Hook]] = {hook.agent: hook for hook in (ClaudeCodeHook(), CodexHook(), GeminiCliHook())}

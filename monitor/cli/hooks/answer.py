@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from monitor._util.printable import on_one_line, printable_json
-from monitor.cli.hooks.agents import DEEDS, HOOKS, Deed, Hook
-from monitor.cli.hooks.found_settings import has_settings
+from monitor.cli.hooks.agents import ANSWERS, HOOKS, Hook, LoopAnswer
+from monitor.cli.hooks.first_look import has_settings
 from monitor.cli.hooks.session_lines import BEGINNING_BYTES
 from monitor.cli.hooks.watched_end import AskedCall, GoingLoop, Judged, SessionEnd
 from monitor.core.detector_bank import PartCrash
@@ -42,7 +42,7 @@ class HookCall:
     """The command line of a hook."""
 
     hook: Hook
-    deed: Deed = "ask"
+    on_loop: LoopAnswer = "ask"
     config: Path | None = None
     detectors: str | None = None
     settings: Sequence[str] = ()
@@ -52,14 +52,14 @@ class HookCall:
         """The command line that the settings of an agent have."""
         given = list(zip(arguments[1::2], arguments[2::2], strict=True))
         last = dict(given)
-        deed: Deed | None = next((one for one in DEEDS if one == last.get("--on-loop")), None)
+        on_loop: LoopAnswer | None = next((one for one in ANSWERS if one == last.get("--on-loop")), None)
         config = None
         if "--config" in last:
             from pathlib import Path  # noqa: PLC0415 - takes long, and is seldom needed
 
             config = Path(last["--config"])
         settings = [value for option, value in given if option == "--set"]
-        return cls(HOOKS[arguments[0]], deed or "ask", config, last.get("--detectors"), settings)
+        return cls(HOOKS[arguments[0]], on_loop or "ask", config, last.get("--detectors"), settings)
 
     def answer(self, question: bytes, requests: Ranges | None = None) -> tuple[str, Judged | None]:
         """The answer to `question`, in one line, and what it rests on. Reasons for no answer go to
@@ -71,7 +71,7 @@ class HookCall:
             event = _event(question)
             judged = self._judge(event, requests)
             if judged.loop is not None:
-                found = self.hook.answer(_text(event, "hook_event_name"), _reason(judged.loop), self.deed)
+                found = self.hook.answered(_text(event, "hook_event_name"), _reason(judged.loop), self.on_loop)
         except (MonitorError, OSError, ValueError) as error:
             return _unwatched(error)
         except PartCrash as crash:

@@ -13,69 +13,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 from google import genai
 from google.genai import types
+from rich.console import Console
+from rich.text import Text
 
 import monitor
+from monitor.cli.inputs.demo_runs import DemoRun, DemoTurn
+from monitor.cli.render import output
 from monitor.outcome import RunFailed
 from monitor.testing import LocalGemini, ReceivedRequest
 from monitor.testing.gemini_steps import Event, Pause, Step, events_of_message
 from monitor.transcripts import RecordedResult
 from monitor.transcripts.analysis.scan import ModelOutput
-from monitor.transcripts.corpus import parse_run
-
-# --------------------------------------------------------------------------------------------------
-# The recorded runs of the demo. They ship with the command; `fixtures/regenerate.py` makes the
-# file.
-
-
-@dataclass(slots=True, frozen=True)
-class DemoTurn:
-    """A model response and the answers of the tools."""
-
-    message: dict[str, Any]
-    """The assistant message as it stands in the file."""
-    results: tuple[RecordedResult, ...]
-
-
-@dataclass(slots=True, frozen=True)
-class DemoRun:
-    """One recorded run."""
-
-    title: str
-    model: str
-    source: str
-    license: str
-    prompt: str
-    turns: tuple[DemoTurn, ...]
-    recorded: ModelOutput
-
-
-def demo_runs() -> list[DemoRun]:
-    """The runs, in the order in which they are shown."""
-    text = files("monitor.cli").joinpath("data", "demo_runs.jsonl").read_text("utf-8")
-    return [_run(line) for line in text.splitlines()]
-
-
-def _run(line: str) -> DemoRun:
-    data, run = json.loads(line), parse_run(line)
-    at = [index for index, message in enumerate(run.messages) if message.role == "assistant"]
-    turns = tuple(
-        DemoTurn(
-            data["messages"][start],
-            tuple(result for message in run.messages[start:end] for result in message.tool_results),
-        )
-        for start, end in zip(at, [*at[1:], len(run.messages)], strict=True)
-    )
-    own = [run.messages[index] for index in at]
-    recorded = ModelOutput(
-        sum(len(message.text) for message in own), sum(len(message.tool_calls) for message in own), len(own)
-    )
-    return DemoRun(data["title"], data["model"], data["source"], data["license"], run.messages[0].text, turns, recorded)
-
+from monitor.view.status import count
 
 DELTA_CHARS = 6
 """About a token and a half, which is what fast models send at a time."""
@@ -88,20 +41,37 @@ CLOSE_SEEN_S = 2.0
 LIVE_LIMITS = monitor.Timeout(300) | monitor.IdleTimeout(60)
 
 
-class DemoScreen(Protocol):
-    """A display for a run of the demo."""
+class DemoScreen:
+    """Shows a run while it goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self.chars = 0
+        self._live = output.LiveText(console)
 
     def text(self, words: str) -> None:
         """Show a piece of the answer."""
-        ...
+        self.chars += len(words)
+        self._live.write(words)
 
     def call(self, name: str, arguments: Any) -> None:
         """Show a tool call of the model."""
-        ...
+        given = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+        self._live.line(Text.assemble(("→ ", "bold cyan"), output.on_one_line(f"{name}({given})")))
 
     def result(self, result: RecordedResult) -> None:
         """Show the result of a tool call."""
-        ...
+        first, *others = result.text.strip().splitlines() or [""]
+        more = f" (and {count(len(others), 'more line')})" if others else ""
+        self._live.line(Text.assemble(("← ", "bold cyan"), (output.on_one_line(first) + more, "dim")))
+
+    def ended(self, outcome: monitor.Outcome) -> None:
+        """End the text, and say so if the run was stopped."""
+        if outcome.ok:
+            self._live.end()
+        else:
+            self._live.line(
+                Text(f"■ {'stopped here' if outcome.error is None else 'it failed here'}", style="bold red")
+            )
 
 
 @dataclass(slots=True, frozen=True)

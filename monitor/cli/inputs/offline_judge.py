@@ -4,22 +4,26 @@ its costs are counted.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
-import typer
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from rich.console import Console
 
+from monitor._util.codec import to_plain
+from monitor._util.hashing import canonical_json
 from monitor.adapters.model_names import model as model_of
 from monitor.chunks import AskCost
 from monitor.cli.inputs.cache_folder import cache_folder
-from monitor.cli.inputs.reply_cache import ReplyCache
 from monitor.cli.options.named_models import REPLAY, replay_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError, describe
@@ -156,53 +160,43 @@ def _close(portal: BlockingPortal, models: Sequence[Model]) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The options of the judge that is asked beside the detectors. Apart from the judge itself, which
-# takes long to import.
-
-ConfirmOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--judge-confirm", metavar="MODEL", help="A second model, asked the same where the first is sure."),
-]
-CacheOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--judge-cache", metavar="DIR", help="Where answers are kept, so that each is paid for once."),
-]
+# Keeps answers of models on disk, so that each question is paid for once: one file for each
+# question, named by the hash of model and request.
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class JudgeOptions:
-    """The judge that is asked beside the detectors."""
+class ReplyCache:
+    """The answers in `folder`, which is made with the first answer. An unreadable answer counts as
+    missing.
+    """
 
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Also ask this model whether a run is stuck: google:NAME, openai:NAME, ..., or replay:FILE.",
-        ),
-    ] = None
-    judge_confirm: ConfirmOption = None
-    judge_cache: CacheOption = None
-    judge_from: Annotated[
-        int, typer.Option(min=1, metavar="TURN", help="The turn at which the judge is asked first.")
-    ] = FIRST_TURN
-    judge_suspicion: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, max=1.0, metavar="SCORE", help="Ask earlier where a run looks as if it got nowhere: 0.6."
-        ),
-    ] = None
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-    def opened(self) -> AbstractContextManager[OfflineJudge | None]:
-        """The judge, if one was named. Raises `ConfigError` if only its options were given."""
-        if self.judge is not None:
-            from monitor.cli.inputs.offline_judge import offline_judge  # noqa: PLC0415 - see the module
+    def key(self, model: Model, request: ModelRequest) -> str:
+        """Equal for the same question to the same model."""
+        return hashlib.sha256(canonical_json({"model": model.name, "request": to_plain(request)}).encode()).hexdigest()
 
-            return offline_judge(
-                *(self.judge, self.judge_confirm, self.judge_cache),
-                first_turn=self.judge_from,
-                suspicion=self.judge_suspicion,
-            )
-        idle = [f"--{one.name.replace('_', '-')}" for one in fields(self) if getattr(self, one.name) != one.default]
-        if idle:
-            raise ConfigError(f"{' and '.join(idle)} without a judge to ask: add --judge google:NAME")
-        return nullcontext()
+    def get(self, key: str) -> str | None:
+        """The text of the answer that is kept under `key`."""
+        try:
+            reply = json.loads(self._path(key).read_text("utf-8"))["reply"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return reply if isinstance(reply, str) else None
+
+    def put(self, key: str, model: Model, reply: str) -> None:
+        """Keep a reply. Raises `OSError`. The file is written atomically."""
+        path = self._path(key)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, half = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(json.dumps({"model": model.name, "reply": reply}))
+        Path(half).replace(path)
+
+    def forget(self, key: str) -> None:
+        """Drop the reply of `key`, which was unusable, so that the next run asks again."""
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"

@@ -29,7 +29,7 @@ from monitor.cli.inputs.survey_workers import (
     surveyed_files,
     why_missing,
 )
-from monitor.cli.options.run_options import SelectionOptions
+from monitor.cli.options.selection import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.scan_report import Report, progress

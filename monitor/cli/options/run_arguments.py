@@ -141,12 +141,7 @@ class RunArguments:
             max_parallel_tools=settings.max_parallel_tools or MAX_PARALLEL,
             approver=approver,
             outputs=outputs_of(self.outputs) if self.outputs else None,
-            stop_when=limits_of(
-                max_turns=self.max_turns,
-                timeout=self.timeout,
-                idle_timeout=self.idle_timeout,
-                max_tool_calls=self.max_tool_calls,
-            ),
+            stop_when=limits_of(self),
             budget=budget_of(self.budget_tokens, self.budget_usd, priced, self.model),
             prices=priced,
             detectors=settings.detectors() if self.detectors else None,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -209,79 +207,3 @@ def refuse_detectors_without(detectors: str | None, *, no_detectors: bool) -> No
     """Raises `ConfigError` if detectors are named and switched off."""
     if no_detectors and detectors is not None:
         raise ConfigError("--detectors and --no-detectors say different things; give one of them")
-
-
-# --------------------------------------------------------------------------------------------------
-# The options with which a command chooses recorded runs.
-
-TranscriptsArgument: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[PATH...]",
-        help="Transcripts: files, folders, patterns, archives; - is stdin. Without any, the known places are read.",
-    ),
-]
-LimitOption: TypeAlias = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N runs.")]
-CardOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--card", metavar="FILE", help="Write the result as a picture: card.svg or card.png."),
-]
-CardTaskOption: TypeAlias = Annotated[
-    bool, typer.Option("--card-task", help="With what was asked for in the costliest run. Else the card has no text.")
-]
-OneJsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class SelectionOptions:
-    """The choice of runs."""
-
-    since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Only runs of the last 7d (24h, 2w), or since 2026-01-31.")
-    ] = None
-    only: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="Only transcripts of this format: claude-code, codex."),
-    ] = None
-    project: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only runs whose folder has this in its path.")
-    ] = None
-
-
-# --------------------------------------------------------------------------------------------------
-# The options of a command as dataclasses: typer gets one parameter for each field.
-
-
-def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with the fields of a dataclass in the place of each parameter that is one.
-
-    The help has the options in the order of the parameters, and of the fields in them.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    flat: list[Parameter] = []
-    for one in signature(command).parameters.values():
-        if one.name in groups:
-            flat += _parameters(groups[one.name])
-        else:
-            flat.append(one.replace(annotation=hints[one.name], kind=Parameter.KEYWORD_ONLY))
-
-    @wraps(command)
-    def called(**given: Any) -> None:
-        made = {name: kind(**{one.name: given.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
-        command(**given, **made)
-
-    called.__signature__ = Signature(flat)  # type: ignore[attr-defined]
-    return called
-
-
-def _parameters(group: Any) -> list[Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        Parameter(one.name, Parameter.KEYWORD_ONLY, default=_default(one), annotation=hints[one.name])
-        for one in fields(group)
-    ]
-
-
-def _default(field: Field[Any]) -> Any:
-    return Parameter.empty if field.default is MISSING else field.default

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -45,9 +47,11 @@ SessionsArgument: TypeAlias = Annotated[
 ]
 
 
-def opened_reader(given: str, folder: Path | None) -> AnyReader:
-    """A reader of the session that `given` means, in a file or in a database."""
-    return reader_at(found_place(given, folder))
+@contextmanager
+def opened_reader(given: str, folder: Path | None) -> Iterator[AnyReader]:
+    """The session that `given` means, in a file or in a database, as it is at this moment."""
+    with reader_at(found_place(given, folder)) as session, session.snapshot():
+        yield session
 
 
 def found_place(given: str, folder: Path | None) -> Path | str:
@@ -88,6 +92,11 @@ def _has_id(path: Path, part: str) -> bool:
 def session_name(place: Path | str) -> str:
     """The name of a session in its folder; of one in a database, its address."""
     return place.stem if isinstance(place, Path) else without_password(place)
+
+
+def short_name(place: Path | str) -> str:
+    """The name of a session in its folder or in its database."""
+    return place.stem if isinstance(place, Path) else parts_of(place)[1]
 
 
 def new_file(name: str, folder: Path | None) -> Path:

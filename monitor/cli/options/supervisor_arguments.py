@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import monitor
 from monitor.cli.options.named_models import REPLAY, Closing, client_for, replay_of
@@ -190,23 +190,36 @@ def plan_of(file: Path | None, steps: Sequence[str]) -> monitor.Plan | None:
     return monitor.Plan(found, titles[0] if titles else None)
 
 
-def limits_of(*, max_turns: str, timeout: str, idle_timeout: str, max_tool_calls: int | None) -> Condition | None:
+class LimitOptions(Protocol):
+    """The options of a command that limit a run. `None` and `off`: no limit."""
+
+    @property
+    def max_turns(self) -> str | None: ...
+    @property
+    def timeout(self) -> str | None: ...
+    @property
+    def idle_timeout(self) -> str | None: ...
+    @property
+    def max_tool_calls(self) -> int | None: ...
+
+
+def limits_of(given: LimitOptions) -> Condition | None:
     """The limits of the run as one condition."""
     limits: list[Condition] = []
-    if (turns := number_or_off(max_turns, "--max-turns")) is not None:
+    if (turns := number_or_off(given.max_turns, "--max-turns")) is not None:
         limits.append(monitor.MaxTurns(int(turns)))
-    if max_tool_calls is not None:
-        limits.append(monitor.MaxToolCalls(max_tool_calls))
-    if (seconds := number_or_off(timeout, "--timeout")) is not None:
+    if given.max_tool_calls is not None:
+        limits.append(monitor.MaxToolCalls(given.max_tool_calls))
+    if (seconds := number_or_off(given.timeout, "--timeout")) is not None:
         limits.append(monitor.Timeout(seconds))
-    if (seconds := number_or_off(idle_timeout, "--idle-timeout")) is not None:
+    if (seconds := number_or_off(given.idle_timeout, "--idle-timeout")) is not None:
         limits.append(monitor.IdleTimeout(seconds))
     return reduce(or_, limits) if limits else None
 
 
-def number_or_off(given: str, option: str) -> float | None:
-    """A number above 0, or `None` for `off`."""
-    if given.strip().lower() == "off":
+def number_or_off(given: str | None, option: str) -> float | None:
+    """A number above 0, or `None` for `off`, and where nothing is given."""
+    if given is None or given.strip().lower() == "off":
         return None
     try:
         number = float(given)

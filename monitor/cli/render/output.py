@@ -40,6 +40,7 @@ __all__ = [
     "complain",
     "heading",
     "is_unbounded",
+    "line",
     "nobody_reads",
     "on_one_line",
     "printable",
@@ -93,9 +94,14 @@ def write_json(data: Any, *, indent: int | None = None) -> None:
     _written(sys.stdout, f"{printable_json(text)}\n")
 
 
-def complain(console: Console, text: str, *, style: str = "red") -> None:
-    """A complaint: one line, whatever is in it."""
+def line(console: Console, text: str, style: str = "") -> None:
+    """Print one line, whatever is in it. Where the terminal is narrow, it is wrapped."""
     console.print(Text(on_one_line(text), style=style), soft_wrap=True)
+
+
+def complain(console: Console, text: str) -> None:
+    """A complaint: one line, whatever is in it."""
+    line(console, text, "red")
 
 
 def nobody_reads() -> bool:
@@ -162,4 +168,4 @@ def say(as_json: bool, said: str, data: dict[str, Any]) -> None:
     if as_json:
         write_json(data)
     else:
-        stdout().print(Text(on_one_line(said)), soft_wrap=True)
+        line(stdout(), said)

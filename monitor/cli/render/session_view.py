@@ -109,33 +109,21 @@ def _title(session: AnyReader) -> str:
     return ""
 
 
-def show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table, the newest last."""
-    columns: list[table.Column | str] = [
-        table.Column("session", "middle"),
-        "changed",
-        table.Column("size", right=True),
-        table.Column("nodes", right=True),
-        table.Column("begins", "end"),
-    ]
-    now_s = time.time()
-    cells = []
-    for row in rows:
-        begins: str | Text = row.get("title") or ""
-        if row["problem"]:
-            begins = Text(row["problem"], style="red")
-        elif row["owner"]:
-            begins = Text.assemble((f"in use by {row['owner']}  ", "yellow"), begins)
-        cells.append(
-            (
-                row["name"],
-                age(row["changed_s"], now_s),
-                "" if row["bytes"] is None else size(row["bytes"]),
-                f"{row.get('nodes', '')}",
-                begins,
-            )
-        )
-    table.show(console, columns, cells)
+def _begins(row: Mapping[str, Any]) -> str | Text:
+    if row["problem"]:
+        return Text(row["problem"], style="red")
+    begins: str = row.get("title") or ""
+    return Text.assemble((f"in use by {row['owner']}  ", "yellow"), begins) if row["owner"] else begins
+
+
+LISTED: Final = table.Rows[Mapping[str, Any]](
+    table.Fact(None, table.Column("session", "middle"), lambda row: row["name"]),
+    table.Fact(None, "changed", lambda row: age(row["changed_s"], time.time())),
+    table.Fact(None, table.Column("size", right=True), lambda row: "" if row["bytes"] is None else size(row["bytes"])),
+    table.Fact(None, table.Column("nodes", right=True), lambda row: row.get("nodes", "")),
+    table.Fact(None, table.Column("begins", "end"), _begins, lambda begins: begins),
+)
+"""The table of sessions. Their JSON is the data itself."""
 
 
 # ------------------------------------------------------------------ one session
@@ -303,7 +291,7 @@ def show_events(console: Console, events: Sequence[StoredEvent]) -> None:
     run_column: list[table.Column | str] = [table.Column("run", "middle")] if several else []
     if not several or len(days) == 1:
         about = [*([] if several else [f"run {min(runs)}"]), *([min(days)] if len(days) == 1 else [])]
-        console.print(Text(output.on_one_line(", ".join(about)), style="bold"), soft_wrap=True)
+        output.line(console, ", ".join(about), "bold")
     cut = DAY_CHARS + 1 if len(days) == 1 else 0
     cells = [
         (f"{one.seq}", at(one.at_ms)[cut:], *([one.run or ""] if several else []), line_of(one.event)) for one in events

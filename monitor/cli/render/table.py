@@ -49,20 +49,32 @@ class Fact(Generic[T]):
     """Makes the cell of the table from the value."""
 
 
-def as_json(facts: Iterable[Fact[T]], row: T) -> dict[str, Any]:
-    """The facts about `row` as JSON data."""
-    return {fact.field: fact.value(row) for fact in facts if fact.field is not None}
+class Rows(Generic[T]):
+    """What is said of each row, once for all forms: a table for people, and JSON for programs."""
 
+    def __init__(self, *facts: Fact[T]) -> None:
+        self._facts = facts
+        self.columns = [fact.column for fact in facts if fact.column is not None]
 
-def cells(facts: Iterable[Fact[T]], row: T) -> list[Cell]:
-    """The facts about `row` as cells of a table."""
-    return [fact.text(fact.value(row)) for fact in facts if fact.column is not None]
+    def as_json(self, row: T) -> dict[str, Any]:
+        """The facts about `row` as JSON data."""
+        return {fact.field: fact.value(row) for fact in self._facts if fact.field is not None}
 
+    def cells(self, row: T) -> list[Cell]:
+        """The facts about `row` as cells of a table."""
+        return [fact.text(fact.value(row)) for fact in self._facts if fact.column is not None]
 
-def show_facts(console: Console, facts: Sequence[Fact[T]], rows: Iterable[T]) -> None:
-    """Print a table with a line for each of `rows`."""
-    columns = [fact.column for fact in facts if fact.column is not None]
-    show(console, columns, [cells(facts, row) for row in rows])
+    def show(self, console: Console, rows: Iterable[T]) -> None:
+        """Print a table with a line for each of `rows`."""
+        show(console, self.columns, [self.cells(row) for row in rows])
+
+    def print(self, rows: Iterable[T], *, as_json: bool) -> None:
+        """Print the rows to stdout: a table, or a line of JSON for each of them."""
+        if as_json:
+            for row in rows:
+                output.write_json(self.as_json(row))
+        else:
+            self.show(output.stdout(), rows)
 
 
 def show(console: Console, columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]]) -> None:

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.cli.inputs.demo_model import demo_runs
+from monitor.cli.inputs.demo_runs import demo_runs
 from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import Repeat, Script, error_reply, events_of, text
 
@@ -97,7 +97,7 @@ def test_it_says_so_when_no_closing_was_seen(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_without_the_sdk_it_names_the_extra(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "monitor.cli.inputs.demo_model")
+    monkeypatch.delitem(sys.modules, "monitor.cli.inputs.demo_model", raising=False)
     monkeypatch.setitem(sys.modules, "google.genai", None)
     monkeypatch.setattr("google.genai", None)
     asked = invoke()

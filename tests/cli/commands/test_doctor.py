@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import monitor
 from monitor.chunks import TextDelta, ToolCall
 from monitor.cli.app import app
-from monitor.cli.inputs.versions import environment, version_of
+from monitor.cli.commands.doctor import environment, version_of
 from monitor.detectors import ToolPolicy
 from monitor.settings import detector_types
 from monitor.testing.loops import healthy, loops
@@ -163,14 +163,14 @@ def test_it_says_what_is_installed():
 
 def test_it_says_which_sandbox_works_here(monkeypatch: pytest.MonkeyPatch):
     found = SandboxFound("none", "bubblewrap is not installed")
-    monkeypatch.setattr("monitor.cli.inputs.versions.find_sandbox", lambda: found)
+    monkeypatch.setattr("monitor.cli.commands.doctor.find_sandbox", lambda: found)
     assert "none: bubblewrap is not installed" in doctor().stdout
     assert environment()["sandbox"] == {"kind": "none", "detail": "bubblewrap is not installed"}
 
 
 def test_what_is_not_installed_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch):
     assert version_of("no-such-package-at-all") is None
-    monkeypatch.setattr("monitor.cli.inputs.versions.version_of", lambda name: None if name == "trio" else "1.0")
+    monkeypatch.setattr("monitor.cli.commands.doctor.version_of", lambda name: None if name == "trio" else "1.0")
     assert "trio (not installed)" in doctor().stdout
 
 

@@ -14,9 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.cli.hooks.agents import DEEDS, HOOKS
-from monitor.cli.hooks.first_look import MOST_ASKED
-from monitor.cli.hooks.found_settings import has_settings
+from monitor.cli.hooks.agents import ANSWERS, HOOKS
+from monitor.cli.hooks.first_look import MOST_ASKED, has_settings
 from monitor.cli.hooks.session_lines import SessionLines
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.survey import survey
@@ -55,7 +54,7 @@ def event(agent: str, path: str, tool: str = "ls", arguments: object = None) -> 
 
 
 @pytest.mark.parametrize("agent", HOOKS)
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("deed", ANSWERS)
 def test_an_agent_without_a_loop_goes_on(agent: str, deed: str, tmp_path: Path):
     done = ask(agent, event(agent, session(tmp_path, 3)), "--on-loop", deed)
     assert (done.exit_code, json.loads(done.stdout), done.stderr) == (0, {}, "")
@@ -152,7 +151,7 @@ def test_the_same_tool_with_another_command_is_not_held_up(agent: str, tmp_path:
     assert not any(refusals(agent, tmp_path, (tool, {**arguments, "command": "make test"})))
 
 
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("deed", ANSWERS)
 def test_codex_gets_no_answer_that_it_does_not_take(deed: str, tmp_path: Path):
     """It takes `deny` with a reason, and lets the call go on for any other answer."""
     said = json.loads(ask("codex", event("codex", session(tmp_path, 5)), "--on-loop", deed).stdout)
@@ -217,7 +216,7 @@ def test_the_settings_name_the_command_with_its_options(agent: str, tmp_path: Pa
     assert HOOKS[agent].place in done.stderr
 
 
-ANSWERS = """
+PROGRAM = """
 import sys
 from monitor.cli import main
 sys.argv = ["agent-monitor", "hook", *sys.argv[1:]]
@@ -233,7 +232,7 @@ print(*sorted(packages & long), *sorted({*sys.modules} & longer), file=sys.stder
 
 
 def in_a_process(*arguments: str, about: object) -> Any:
-    command = [sys.executable, "-c", ANSWERS, *arguments]
+    command = [sys.executable, "-c", PROGRAM, *arguments]
     return subprocess.run(command, input=json.dumps(about), capture_output=True, text=True, check=False, timeout=250)
 
 

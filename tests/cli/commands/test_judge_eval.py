@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from monitor.cli.app import app
 from monitor.cli.inputs.cache_folder import cache_folder
-from monitor.cli.inputs.reply_cache import ReplyCache
+from monitor.cli.inputs.offline_judge import ReplyCache
 from monitor.messages import Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.testing import LocalGemini, ReceivedRequest, ScriptedModel

@@ -20,7 +20,7 @@ import monitor
 from monitor.adapters.replay import RecordedChunk, write_chunks
 from monitor.chunks import Chunk
 from monitor.cli.app import app
-from monitor.cli.exit_code import exit_code
+from monitor.cli.foreground import exit_code
 from monitor.context.compaction.templates import CHECKPOINT
 from monitor.errors import TerminateReason
 from monitor.outcome import Outcome

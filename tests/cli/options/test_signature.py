@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from monitor.cli.options.run_options import flattened
+from monitor.cli.app import flattened
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -15,9 +15,6 @@ from monitor.cli.options.supervisor_arguments import limits_of, price_of
 from monitor.errors import ConfigError
 from monitor.shared import budgets_at, rows_at
 
-Way: TypeAlias = Literal["relay", "pay", "refuse"]
-Ending: TypeAlias = Literal["text", "error", "silent"]
-Deed: TypeAlias = Literal["stop", "error", "hold", "observe"]
 BUDGETS, KEYS = "Budgets", "Keys"
 """The headings of these options in the help."""
 _SQLITE: Final = "sqlite:///"
@@ -57,15 +54,17 @@ class ServiceOptions:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class AnswerOptions:
-    """What becomes of loops, of answers that are stopped, and of what is not watched."""
+    """What becomes of loops, of stopped answers, and of what is not watched. The fields have
+    the names of the arguments of `Proxy`.
+    """
 
     on_loop: Annotated[
-        Deed,
+        Literal["stop", "error", "hold", "observe"],
         typer.Option(
             help="stop: end the answer well; error: with an error; hold: wait for an operator; observe: only show it."
         ),
     ] = "stop"
-    hold: Annotated[
+    hold_s: Annotated[
         float, typer.Option("--hold", metavar="SECONDS", min=1, help="How long a held run waits for an operator.")
     ] = 300.0
     nudge: Annotated[
@@ -73,7 +72,7 @@ class AnswerOptions:
         typer.Option("--nudge", help="Add a message to the request of a run that repeats itself, and may loop soon."),
     ] = False
     stop_as: Annotated[
-        Ending,
+        Literal["text", "error", "silent"],
         typer.Option(
             help="text: one sentence is the last text of an answer that is stopped; error: it ends with an error; "
             "silent: only a comment says why."
@@ -83,23 +82,12 @@ class AnswerOptions:
         bool, typer.Option("--hold-calls/--pass-calls", help="Pass a call on when it is whole, or as it comes.")
     ] = True
     unwatched: Annotated[
-        Way | None,
+        Literal["relay", "pay", "refuse"] | None,
         typer.Option(
             help="What cannot be judged: relay it, let it pay by its bytes, or refuse it. "
             "The default pays if there is a --budget.",
         ),
     ] = None
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of `Proxy`. Raises `ConfigError`."""
-        return {
-            "on_loop": self.on_loop,
-            "hold_s": self.hold,
-            "nudge": self.nudge,
-            "stop_as": self.stop_as,
-            "holds_calls": self.holds_calls,
-            "unwatched": self.unwatched,
-        }
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -124,12 +112,7 @@ class BoundOptions:
     def arguments(self) -> dict[str, Any]:
         """The arguments of `Proxy`. Raises `ConfigError`."""
         return {
-            "stop_when": limits_of(
-                max_turns=self.max_turns,
-                timeout=self.timeout,
-                idle_timeout=self.idle_timeout,
-                max_tool_calls=self.max_tool_calls,
-            ),
+            "stop_when": limits_of(self),
             "most_body": self.max_body,
             "most_in_flight": self.max_in_flight,
             "most_keyless": self.max_keyless,

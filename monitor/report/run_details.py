@@ -7,15 +7,17 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from monitor._util.hashing import canonical_json
 from monitor.transcripts.analysis.scan import Finding, RunScanner
 from monitor.transcripts.analysis.survey import SurveyedRun, Watcher
 from monitor.transcripts.base import Began, Ended, RecordedCall, RecordedMessage
 from monitor.verdicts import Detection
+
+T = TypeVar("T")
 
 # --------------------------------------------------------------------------------------------------
 # A run of any length as a row of a fixed number of cells, filled while the run is read.
@@ -31,54 +33,52 @@ error, a compaction, a loop. Of two events in one cell the more telling is shown
 """
 
 
-@dataclass(slots=True)
-class Strip:
-    """The kinds of all events, in order, in cells of equal width."""
+TOKEN_CELLS: Final = 160
+"""The number of bars that a screen can show of the tokens of a run."""
 
-    cells: list[str] = field(default_factory=list[str])
-    events: int = 0
-    """The number of events so far."""
-    width: int = 1
-    """The number of events in a cell."""
 
-    def add(self, kind: str) -> None:
-        """The next event. `kind`: one of `WEIGHTS`."""
-        at = self.events // self.width
-        if at < len(self.cells):
-            self.cells[at] = max(self.cells[at], kind, key=WEIGHTS.__getitem__)
-        else:
-            self.cells.append(kind)
-        self.events += 1
-        if len(self.cells) >= 2 * CELLS:
-            self.cells = [max(self.cells[i : i + 2], key=WEIGHTS.__getitem__) for i in range(0, len(self.cells), 2)]
-            self.width *= 2
-
-    def cell_of(self, event: int) -> int:
-        """The cell in which the event stands, counted from 0."""
-        return event // self.width
+def most_telling(kinds: Iterable[str]) -> str:
+    """The kind that is shown where several events stand in one cell."""
+    return max(kinds, key=WEIGHTS.__getitem__)
 
 
 @dataclass(slots=True)
-class Sums:
-    """Numbers, in order; a cell has the sum of its numbers."""
+class BoundedRow(Generic[T]):
+    """Values in order, in cells of equal width. `joined`: what a cell has of several values."""
 
-    cells: list[int] = field(default_factory=list[int])
+    joined: Callable[[Sequence[T]], T]
+    most: int
+    cells: list[T] = field(default_factory=list[T])
     count: int = 0
+    """The number of values so far."""
     width: int = 1
-    """The number of added numbers in a cell."""
-    most: int = 160
+    """The number of values in a cell."""
 
-    def add(self, number: int) -> None:
-        """Add the next number to the cells."""
+    def add(self, value: T) -> None:
+        """The next value."""
         at = self.count // self.width
         if at < len(self.cells):
-            self.cells[at] += number
+            self.cells[at] = self.joined((self.cells[at], value))
         else:
-            self.cells.append(number)
+            self.cells.append(value)
         self.count += 1
         if len(self.cells) >= 2 * self.most:
-            self.cells = [sum(self.cells[i : i + 2]) for i in range(0, len(self.cells), 2)]
+            self.cells = [self.joined(self.cells[i : i + 2]) for i in range(0, len(self.cells), 2)]
             self.width *= 2
+
+    def cell_of(self, value: int) -> int:
+        """The cell in which the value of this number stands, counted from 0."""
+        return value // self.width
+
+
+def time_line() -> BoundedRow[str]:
+    """A row of the kinds of events."""
+    return BoundedRow(most_telling, CELLS)
+
+
+def token_line() -> BoundedRow[int]:
+    """A row of sums of tokens."""
+    return BoundedRow(sum, TOKEN_CELLS)
 
 
 FIRST_STEPS: Final = 6
@@ -110,7 +110,7 @@ def shown(text: str) -> str:
 
 
 @dataclass(slots=True)
-class StoryStep:
+class DetailStep:
     """One thing that happened in a run."""
 
     number: int
@@ -141,18 +141,19 @@ class ToolTotals:
 
 
 @dataclass(slots=True, kw_only=True)
-class Story:
+class RunDetails:
     """The parts of a run that the page shows beside its numbers."""
 
-    steps: list[StoryStep] = field(default_factory=list[StoryStep])
+    steps: list[DetailStep] = field(default_factory=list[DetailStep])
     """The steps that are kept, in order and with gaps."""
     number_of_steps: int = 0
-    strip: Strip = field(default_factory=Strip)
+    events: BoundedRow[str] = field(default_factory=time_line)
+    """The time line: the kinds of all events."""
     marks: list[int] = field(default_factory=list[int])
-    """Cells of the strip in which the repeated calls or messages stand."""
+    """Cells of the time line in which the repeated calls or messages stand."""
     stop: int | None = None
     """The event at which the policy would have ended the run. `None`: it would have gone on."""
-    tokens: Sums = field(default_factory=Sums)
+    tokens: BoundedRow[int] = field(default_factory=token_line)
     """Tokens of the model calls, in order."""
     sources: dict[str, int] = field(default_factory=dict[str, int])
     """Code points of the run by their author."""
@@ -162,10 +163,10 @@ class Story:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class StoryRun(SurveyedRun):
-    """A run together with its story."""
+class DetailedRun(SurveyedRun):
+    """A run together with its details."""
 
-    story: Story
+    details: RunDetails
 
 
 class StoryWatcher(Watcher):
@@ -173,17 +174,17 @@ class StoryWatcher(Watcher):
 
     def __init__(self, began: Began, scanner: RunScanner) -> None:
         super().__init__(began, scanner)
-        self._story = Story()
-        self._first: list[StoryStep] = []
-        self._recent: deque[StoryStep] = deque(maxlen=BEFORE_LOOP)
-        self._around: list[StoryStep] = []
+        self._details = RunDetails()
+        self._first: list[DetailStep] = []
+        self._recent: deque[DetailStep] = deque(maxlen=BEFORE_LOOP)
+        self._around: list[DetailStep] = []
         self._left = 0
         self._calls = self._turns = 0
         self._events_of: dict[str, deque[tuple[int, int]]] = {
             "tools": deque(maxlen=REMEMBERED_CALLS),
             "messages": deque(maxlen=REMEMBERED_CALLS),
         }
-        self._step_of: dict[tuple[str, int], StoryStep] = {}
+        self._step_of: dict[tuple[str, int], DetailStep] = {}
         self._tool_of: dict[str, str] = {}
         """The tools of the newest calls, by the ids of the calls."""
         self._chars = {"text": 0, "reasoning": 0}
@@ -195,36 +196,36 @@ class StoryWatcher(Watcher):
         first = next((finding.detection for finding in found if finding.detection.level == "loop"), None)
         if first is not None and not self._around:
             self._mark(first, message, told, before)
-        if self._story.stop is None and self._scanner.ended_by is not None:
-            self._story.stop = max(0, self._story.strip.events - 1)
+        if self._details.stop is None and self._scanner.ended_by is not None:
+            self._details.stop = max(0, self._details.events.count - 1)
         if message.model:
-            models, name = self._story.models, shown(message.model[:STEP_CHARS])
+            models, name = self._details.models, shown(message.model[:STEP_CHARS])
             models[name] = models.get(name, 0) + 1
         if message.usage is not None:
-            self._story.tokens.add(message.usage.total_tokens)
+            self._details.tokens.add(message.usage.total_tokens)
         return found
 
     def compacted(self) -> None:
         super().compacted()
-        self._add(StoryStep(self._story.number_of_steps, "compaction", "the history was replaced by a summary"))
+        self._add(DetailStep(self._details.number_of_steps, "compaction", "the history was replaced by a summary"))
         self._calls = self._turns = 0
         self._chars = {"text": 0, "reasoning": 0}
         for events in self._events_of.values():
             events.clear()
         self._step_of.clear()
 
-    def run(self, file: str, kind: str, ended: Ended) -> StoryRun:
+    def run(self, file: str, kind: str, ended: Ended) -> DetailedRun:
         run = super().run(file, kind, ended)
         told = {step.number: step for step in (*self._first, *self._around, *list(self._recent)[-LAST_STEPS:])}
-        self._story.steps = [told[number] for number in sorted(told)]
-        return StoryRun(**{one.name: getattr(run, one.name) for one in fields(SurveyedRun)}, story=self._story)
+        self._details.steps = [told[number] for number in sorted(told)]
+        return DetailedRun(**{one.name: getattr(run, one.name) for one in fields(SurveyedRun)}, details=self._details)
 
     # ------------------------------------------------------------------ the steps
 
-    def _told(self, message: RecordedMessage) -> Iterator[StoryStep]:
+    def _told(self, message: RecordedMessage) -> Iterator[DetailStep]:
         at = message.at
         if message.role == "assistant":
-            self._events_of["messages"].append((self._turns, self._story.strip.events))
+            self._events_of["messages"].append((self._turns, self._details.events.count))
             if message.reasoning:
                 self._chars["reasoning"] += len(message.reasoning)
                 yield self._add(self._step("thinking", message.reasoning, at=at))
@@ -249,35 +250,37 @@ class StoryWatcher(Watcher):
             tool.chars += length
             yield self._add(step)
 
-    def _call(self, call: RecordedCall, at: float | None) -> StoryStep:
+    def _call(self, call: RecordedCall, at: float | None) -> DetailStep:
         arguments = call.arguments if isinstance(call.arguments, str) else _as_json(call.arguments)
         self._tool(call.name).calls += 1
         if call.id is not None:
             self._tool_of[call.id] = call.name
             if len(self._tool_of) > REMEMBERED_CALLS:
                 del self._tool_of[next(iter(self._tool_of))]
-        self._events_of["tools"].append((self._calls, self._story.strip.events))
+        self._events_of["tools"].append((self._calls, self._details.events.count))
         step = self._add(self._step("call", arguments, name=call.name, at=at))
         self._step_of["tools", self._calls] = step
         self._calls += 1
         return step
 
-    def _step(self, kind: StepKind, text: str, *, name: str = "", at: float | None = None) -> StoryStep:
-        story = self._story
+    def _step(self, kind: StepKind, text: str, *, name: str = "", at: float | None = None) -> DetailStep:
+        details = self._details
         source = {"error": "result", "call": "arguments"}.get(kind, kind)
-        story.sources[source] = story.sources.get(source, 0) + len(text)
-        return StoryStep(story.number_of_steps, kind, shown(text[:STEP_CHARS]), shown(name[:STEP_CHARS]), at, len(text))
+        details.sources[source] = details.sources.get(source, 0) + len(text)
+        return DetailStep(
+            details.number_of_steps, kind, shown(text[:STEP_CHARS]), shown(name[:STEP_CHARS]), at, len(text)
+        )
 
     def _tool(self, name: str) -> ToolTotals:
-        tools, key = self._story.tools, shown(name[:STEP_CHARS])
+        tools, key = self._details.tools, shown(name[:STEP_CHARS])
         return tools.setdefault(key if key in tools or len(tools) < MOST_TOOLS else "(others)", ToolTotals())
 
-    def _add(self, step: StoryStep) -> StoryStep:
-        story = self._story
-        step.number = story.number_of_steps
-        story.number_of_steps += 1
+    def _add(self, step: DetailStep) -> DetailStep:
+        details = self._details
+        step.number = details.number_of_steps
+        details.number_of_steps += 1
         if letter := _LETTERS.get(step.kind):
-            story.strip.add(letter)
+            details.events.add(letter)
         if len(self._first) < FIRST_STEPS:
             self._first.append(step)
         self._recent.append(step)
@@ -291,12 +294,12 @@ class StoryWatcher(Watcher):
     # ------------------------------------------------------------------ where the loop stands
 
     def _mark(
-        self, found: Detection, message: RecordedMessage, told: Sequence[StoryStep], before: dict[str, int]
+        self, found: Detection, message: RecordedMessage, told: Sequence[DetailStep], before: dict[str, int]
     ) -> None:
         """The first sure loop of the run was seen in `message`, whose steps are `told`. `before`:
         the code points of each channel that came before it.
         """
-        story = self._story
+        details = self._details
         if found.channel in self._events_of:
             offsets = set(found.evidence.offsets or (found.offset,))
             if found.kind == "cycle":  # whose offsets are the beginnings of its rounds
@@ -307,15 +310,15 @@ class StoryWatcher(Watcher):
             events = [event for offset, event in self._events_of[found.channel] if offset in offsets]
         else:
             self._mark_passage(found, message, told, before)
-            events = [max(0, story.strip.events - 1)]
+            events = [max(0, details.events.count - 1)]
         told[-1].loop = True
-        story.strip.add("L")
-        story.marks = events
+        details.events.add("L")
+        details.marks = events
         self._around = list(self._recent)
         self._left = AFTER_LOOP
 
     def _mark_passage(
-        self, found: Detection, message: RecordedMessage, told: Sequence[StoryStep], before: dict[str, int]
+        self, found: Detection, message: RecordedMessage, told: Sequence[DetailStep], before: dict[str, int]
     ) -> None:
         """Show the text from a little before the repeated passage on."""
         kind, text = ("thinking", message.reasoning) if found.channel == "reasoning" else ("model", message.text)
@@ -335,14 +338,14 @@ class StoryWatcher(Watcher):
         step.repeated = True
 
 
-def stop_cell_of(story: Story) -> int | None:
-    """The cell of the strip at which a stop would have come."""
-    return None if story.stop is None else story.strip.cell_of(story.stop)
+def stop_cell_of(details: RunDetails) -> int | None:
+    """The cell of the time line at which a stop would have come."""
+    return None if details.stop is None else details.events.cell_of(details.stop)
 
 
-def cells_of(story: Story) -> list[int]:
-    """The cells of the strip that have a repeated call or message."""
-    return sorted({story.strip.cell_of(event) for event in story.marks})
+def cells_of(details: RunDetails) -> list[int]:
+    """The cells of the time line that have a repeated call or message."""
+    return sorted({details.events.cell_of(event) for event in details.marks})
 
 
 def _as_json(value: Any) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-from rich.text import Text
 
 from monitor.cli.render import output
 from monitor.errors import ConfigError, MissingExtra, MonitorError
@@ -58,7 +57,7 @@ class SettingsReload:
             output.complain(console, f"the settings were not read again: {error}")
             return
         said = "" if keys is None else f"{len(keys)} {'key' if len(keys) == 1 else 'keys'} and "
-        output.complain(console, f"read again: {said}the detectors; {_REST}", style="")
+        output.line(console, f"read again: {said}the detectors; {_REST}")
 
 
 _BASES: Final[Mapping[str, tuple[str, str]]] = {
@@ -148,13 +147,13 @@ def _greet(made: Proxy, address: str, *, token_given: bool) -> None:
     console = output.stderr()
     for one in made.upstreams.all:
         base = f"{address}/{one.name}" if one.name else address
-        console.print(Text(f"{base} -> {one}", "bold"), soft_wrap=True)
+        output.line(console, f"{base} -> {one}", "bold")
         known = [kind for kind, signs in _SIGNS.items() if any(sign in f"{one.name} {one.host}" for sign in signs)]
         for kind in known or _BASES:
             variable, path = _BASES[kind]
-            console.print(Text(f"  {variable}={base}{path}"), soft_wrap=True)
+            output.line(console, f"  {variable}={base}{path}")
     page = f"{address}{made.prefix}"
-    console.print(Text(f"page: {page}" if token_given else f"page: {page}#token={made.token}"), soft_wrap=True)
+    output.line(console, f"page: {page}" if token_given else f"page: {page}#token={made.token}")
 
 
 def in_time(protocol: Any, headers_s: float) -> type[Any]:

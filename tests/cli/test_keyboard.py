@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import monitor
-from monitor.cli.inputs.keyboard import can_type, typed_to
+from monitor.cli.foreground import can_type, typed_to
 from monitor.events import SteerAccepted
 from monitor.testing import Do, Pause, ScriptedModel
 from monitor.view import LiveView

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.report.report_page import as_data, key_of
-from monitor.report.story import AFTER_LOOP, BEFORE_LOOP, FIRST_STEPS, LAST_STEPS, StoryRun, StoryWatcher, shown
+from monitor.report.run_details import (
+    AFTER_LOOP,
+    BEFORE_LOOP,
+    FIRST_STEPS,
+    LAST_STEPS,
+    DetailedRun,
+    StoryWatcher,
+    shown,
+)
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source
 
@@ -20,10 +28,10 @@ SAMPLES = Path(__file__).parents[2] / "fixtures"
 MOST_STEPS = FIRST_STEPS + BEFORE_LOOP + AFTER_LOOP + LAST_STEPS
 
 
-def told(*messages: dict[str, Any], id: str = "r") -> StoryRun:
+def told(*messages: dict[str, Any], id: str = "r") -> DetailedRun:
     line = json.dumps({"id": id, "messages": list(messages)})
     (run,) = survey(Source.of_bytes("runs.jsonl", line.encode("utf-8", "surrogatepass")), watcher=StoryWatcher)
-    assert isinstance(run, StoryRun)
+    assert isinstance(run, DetailedRun)
     return run
 
 
@@ -40,10 +48,10 @@ def calls(number: int, name: str = "look", *, changing: bool = False) -> Iterato
 
 def test_the_repeated_calls_are_marked_and_the_one_at_which_the_loop_was_seen():
     run = told(user("open it"), *calls(20, "read", changing=True), *calls(9))
-    marked = [step for step in run.story.steps if step.repeated]
+    marked = [step for step in run.details.steps if step.repeated]
     assert [step.name for step in marked] == ["look"] * 5
     assert [step.loop for step in marked] == [False] * 4 + [True]
-    cells = run.story.strip.cells
+    cells = run.details.events.cells
     assert "".join(cells).count("L") == 1
     assert [cells[at] for at in as_data(run, key="k", texts=True)["marks"]] == ["c"] * 5
 
@@ -52,7 +60,7 @@ def test_all_calls_of_a_cycle_are_marked():
     pair = [*calls(1, "read"), *calls(1, "write")]
     run = told(user("go"), *(pair * 6))
     assert run.loops
-    marked = [step.name for step in run.story.steps if step.repeated]
+    marked = [step.name for step in run.details.steps if step.repeated]
     assert marked == ["read", "write"] * (len(marked) // 2)
     assert len(marked) >= 6
 
@@ -60,7 +68,7 @@ def test_all_calls_of_a_cycle_are_marked():
 def test_the_repeated_passage_is_marked_in_its_text():
     said = "I will begin now. " + "".join(f"word{n} " for n in range(90)) + "The door is locked. " * 60
     run = told(user("go"), {"role": "assistant", "text": said})
-    (step,) = [step for step in run.story.steps if step.repeated]
+    (step,) = [step for step in run.details.steps if step.repeated]
     assert step.passage is not None
     begin, end = step.passage
     assert "The door is locked." in step.text[begin:end]
@@ -87,23 +95,23 @@ def test_of_a_long_run_only_bounded_pieces_are_kept():
     assert len(data["steps"]) == FIRST_STEPS + LAST_STEPS
     assert len(json.dumps(data)) < 12_000
     looped = told(user(long), *calls(300, "read", changing=True), *calls(300), {"role": "assistant", "text": long})
-    assert len(looped.story.steps) <= MOST_STEPS
+    assert len(looped.details.steps) <= MOST_STEPS
 
 
 def test_tools_and_sources_are_counted_over_the_whole_run():
     run = told(user("go on"), *calls(40, "read", changing=True))
-    tool = run.story.tools["read"]
+    tool = run.details.tools["read"]
     assert (tool.calls, tool.chars) == (40, sum(len(f"result {n}") for n in range(40)))
-    assert run.story.sources["user"] == len("go on")
+    assert run.details.sources["user"] == len("go on")
 
 
-def claude_code(*answers: dict[str, Any]) -> StoryRun:
+def claude_code(*answers: dict[str, Any]) -> DetailedRun:
     """A session of Claude Code, whose results name their calls by ids only."""
     rows = ({"type": "user" if "user" in one else "assistant", "message": one.get("user", one)} for one in answers)
     common = {"sessionId": "s", "cwd": "/w", "version": "2.0.1", "timestamp": "2026-01-01T00:00:00Z"}
     lines = (json.dumps({**common, **row, "uuid": f"u{at}"}) + "\n" for at, row in enumerate(rows))
     (run,) = survey(Source.of_bytes("s.jsonl", "".join(lines).encode()), watcher=StoryWatcher)
-    assert isinstance(run, StoryRun)
+    assert isinstance(run, DetailedRun)
     return run
 
 
@@ -117,7 +125,7 @@ def test_a_result_that_names_its_call_by_id_counts_for_the_tool_of_the_call():
     asked, answered = {"role": "user", "content": "list it"}, {"role": "user", "content": [result]}
     run = claude_code({"user": asked}, answer(1, "claude-haiku-4-5"), {"user": answered})
     assert as_data(run, key="k", texts=True)["tools"] == [["Bash", 1, 1, len("no such file")]]
-    assert [step.name for step in run.story.steps] == ["", "Bash", "Bash"]
+    assert [step.name for step in run.details.steps] == ["", "Bash", "Bash"]
 
 
 def test_the_model_of_a_run_is_the_one_with_the_most_responses():
@@ -153,8 +161,8 @@ def test_a_run_of_every_sample_gets_a_story_whose_steps_are_in_order():
     for file in sorted((SAMPLES / "readers").rglob("*")):
         if file.is_file():
             for run in survey(Source.of_path(file), watcher=StoryWatcher):
-                assert isinstance(run, StoryRun)
-                numbers = [step.number for step in run.story.steps]
+                assert isinstance(run, DetailedRun)
+                numbers = [step.number for step in run.details.steps]
                 assert numbers == sorted(set(numbers))
                 assert len(numbers) <= MOST_STEPS
                 assert json.loads(json.dumps(as_data(run, key="k", texts=True), allow_nan=False))

@@ -1,1 +1,0 @@
-"""`agent-monitor proxy` from its options to its server."""
