@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from monitor._util.hashing import identity
 from monitor._util.part_options import frozen
-from monitor.core.limits import Spending
+from monitor.core.counters import Spending
 from monitor.core.turn import TurnTally
 from monitor.errors import FinishReason, TerminateReason
 from monitor.events import StreamClosed

@@ -35,7 +35,7 @@ class JudgeTasks:
         self._close_grace_s = min(close_grace_s, MOST_GRACE_S)
         self._wake = wake
         self._open: dict[_Question, Background] = {}
-        core.companions += (self,)
+        core.background_work += (self,)
 
     async def close(self) -> None:
         """Cancel all questions, because the run is over. Returns when all tasks have ended,

@@ -126,7 +126,7 @@ class RunParts:
 
         # What goes on in a turn.
         self.context: RunContext = self._new_context()
-        self.core.companions += (self.context,)
+        self.core.background_work += (self.context,)
         self.calls: Calls = self._new_calls(run)
         self.loop: TurnLoop = self._new_loop()
 

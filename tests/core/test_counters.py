@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitor.chunks import Usage, UsageReport
-from monitor.core.counters import Counters, ErrorStreak
-from monitor.core.limits import Spending
+from monitor.core.counters import Counters, ErrorStreak, Spending
 from monitor.core.turn import TurnTally
 from monitor.outcome import RunState
 

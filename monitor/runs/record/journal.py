@@ -18,9 +18,9 @@ import anyio
 
 from monitor.chunks import NO_COST, AskCost, ToolResult
 from monitor.context.compaction.hooks import CompactionRecord
-from monitor.core.counters import ResumedRun, resumed_run
-from monitor.core.inputs import LifeNote, split
+from monitor.core.replay.inputs import LifeNote, split
 from monitor.core.replay.recording import InputLog
+from monitor.core.replay.resumed import ResumedRun, resumed_run
 from monitor.errors import CompactionFailure
 from monitor.events import (
     ApprovalAnswered,
