@@ -21,7 +21,7 @@ from monitor.core.turn import WRITTEN, RunningTurn, is_written_loop
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import FinishReason, TerminateReason
 from monitor.events import Event
-from monitor.judges.judge import NO_JUDGES, Judge, JudgeInput, Panel, detection_of
+from monitor.judges.judge import NO_JUDGES, Judge, JudgeInput, RunJudges, detection_of
 from monitor.messages import SteerMessage, SteerState
 from monitor.outcome import Turn
 from monitor.policy import Policy, TurnPolicy, stop_for
@@ -71,7 +71,7 @@ class Observers:
         """See `RunCore`."""
         self.detectors = DetectorBank(detectors, of_calls)
         self.verdicts = VerdictQueue(policy)
-        self.judges = _panel(judges, task) if judges else NO_JUDGES
+        self.judges = _run_judges(judges, task) if judges else NO_JUDGES
         self._task = task
         self._loop_key = loop_key
 
@@ -176,12 +176,12 @@ def _handed_over(event: Event) -> bool:
     return isinstance(event, events.RunTerminated) and event.outcome.reason is TerminateReason.WORKER_STOPPING
 
 
-def _panel(judges: Sequence[Judge], task: str | None) -> Panel:
+def _run_judges(judges: Sequence[Judge], task: str | None) -> RunJudges:
     # only a run with a judge needs these
     from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
-    from monitor.judges.doubts import Doubts  # noqa: PLC0415
+    from monitor.judges.digest import IdleSteps  # noqa: PLC0415
 
-    return Panel(judges, task, doubts=Doubts(StateNovelty(), task))
+    return RunJudges(judges, task, idle_steps=IdleSteps(StateNovelty(), task))
 
 
 class VerdictQueue:

@@ -17,8 +17,7 @@ from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.events import HistoryRepaired, RunIdentity
 from monitor.goal.goal import Goal
-from monitor.guard.judge_tasks import JudgeTasks
-from monitor.guard.streams.ask import Interruptible
+from monitor.guard.streams.ask import Interruptible, JudgeTasks
 from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
 from monitor.runs.budget_hold import BudgetHold
 from monitor.runs.calls.offered_tools import summarise_with

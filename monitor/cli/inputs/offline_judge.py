@@ -23,7 +23,7 @@ from monitor.cli.inputs.reply_cache import ReplyCache
 from monitor.cli.options.models import REPLAY, replay_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError, describe
-from monitor.guard.checks import CLOSE_GRACE_S
+from monitor.guard.options import CLOSE_GRACE_S
 from monitor.guard.streams.ask import ask
 from monitor.guard.streams.wait import SystemClock
 from monitor.judges import LoopJudge

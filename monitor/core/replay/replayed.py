@@ -25,7 +25,7 @@ from monitor.core.run import RunCore
 from monitor.errors import TerminateReason
 from monitor.events import ChunkReceived, Event, JudgeAsked, Nudged, StopDecided, ToolWithdrawn
 from monitor.goal.goal import RecordedGoal
-from monitor.judges.judge import Judge, JudgeInput, Panel
+from monitor.judges.judge import Judge, JudgeInput, RunJudges
 from monitor.outcome import Outcome
 from monitor.verdicts import Continue, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
@@ -64,7 +64,7 @@ def steps_of(entries: Iterable[LoggedInput]) -> Iterator[ReplayStep]:
         yield step
 
 
-class _SilentPanel(Panel):
+class _RecordedJudges(RunJudges):
     """Judges whose answers are on record."""
 
     __slots__ = ()
@@ -111,7 +111,7 @@ class ReplayedCore(RunCore):
         self.step = ReplayStep(0.0, inputs.BeginInput(parts))
         self.piecewise = True
         self.background_work = (self,)
-        self._observers.judges = _SilentPanel(())
+        self._observers.judges = _RecordedJudges(())
         self._keys: Iterator[Any] = iter(())
         self._recorded_goal: RecordedGoal | None = others["goal"]
         self._members = members_of(others["budgets"])

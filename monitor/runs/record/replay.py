@@ -51,7 +51,7 @@ from monitor.events import (
     TurnStarted,
     event_codec,
 )
-from monitor.guard.checks import check_session
+from monitor.guard.options import check_session
 from monitor.messages import AssistantMessage, Reasoning, Text
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Ladder, Policy
