@@ -10,7 +10,7 @@ from copy import copy
 from monitor._util.part_options import frozen
 from monitor.budget import Account, Budget
 from monitor.chunks import NO_COST, NO_USAGE, AskCost, Price, Usage
-from monitor.core.turn import TurnTally
+from monitor.core.turn import RunningTurn
 from monitor.goal.goal import Goal
 from monitor.outcome import Phase, RunState, StateDraft
 from monitor.verdicts import Stop
@@ -260,18 +260,18 @@ class Counters:
         self,
         now: float,
         *,
-        tally: TurnTally,
+        running: RunningTurn,
         spending: Spending,
         goal: Goal | None,
         void: bool,
         waiting_since: float | None,
     ) -> RunState:
-        """The run at `now`. `tally`: of the present turn. `void`: the last stream was a failed
+        """The run at `now`. `running`: of the present turn. `void`: the last stream was a failed
         attempt at that turn. `waiting_since`: when the pending read began; `None`: no read is
         pending.
         """
         streaming = self.phase == "streaming"
-        usage, cost_usd = spending.total(tally.usage if streaming else NO_USAGE)
+        usage, cost_usd = spending.total(running.usage if streaming else NO_USAGE)
         outputs, plan = (goal.outputs, goal.plan) if goal is not None else (None, None)
         draft = StateDraft(
             elapsed_s=now - self.began,
@@ -281,7 +281,7 @@ class Counters:
             tool_calls=self.tool_calls,
             consecutive_errors=self.errors.count,
             usage=usage,
-            usage_estimated=spending.estimated or (streaming and tally.usage_estimated),
+            usage_estimated=spending.estimated or (streaming and running.usage_estimated),
             cost_usd=cost_usd,
             paused_s=self.pauses.total_s(now),
             paused=self.pauses.running,
@@ -290,8 +290,8 @@ class Counters:
             missing_outputs=tuple(outputs.missing) if outputs is not None else None,
             plan_done=plan.done if plan is not None else None,
             task_done=self.task_done,
-            stream_started_s=tally.started_at - self.began if streaming else None,
-            first_chunk_seen=streaming and tally.first_chunk_seen,
+            stream_started_s=running.started_at - self.began if streaming else None,
+            first_chunk_seen=streaming and running.first_chunk_seen,
             waiting_since_s=waiting_since - self.began if streaming and waiting_since is not None else None,
         )
         return frozen(draft, RunState)

@@ -417,7 +417,7 @@ class LimitedRun:
         """
         return self._counters.state(
             now,
-            tally=self._running.tally,
+            running=self._running,
             spending=self._limits.spending,
             goal=self._run_goal.goal,
             void=self.void and not ended,
@@ -508,7 +508,7 @@ class LimitedRun:
         spending, parent = self._limits.spending, self._parent
         if parent is None and not spending.budgets:
             return None
-        running = self._running.tally.usage if self._counters.phase == "streaming" else NO_USAGE
+        running = self._running.usage if self._counters.phase == "streaming" else NO_USAGE
         stop = spending.post(running)
         ending = parent.nested(self, *spending.total(running), now) if parent is not None else None
         if ending is not None:
@@ -555,7 +555,7 @@ class LimitedRun:
             self._parent.resume(now)
         paused_s = self._counters.pauses.end(now)
         if paused_s is not None:
-            self._running.tally.started_at += paused_s
+            self._running.started_at += paused_s
             self.waiting_since += paused_s
             self._emit(events.Resumed(self.at(now)))
             self._look(now, waiting=False)

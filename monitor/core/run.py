@@ -53,7 +53,7 @@ from monitor.core.detector_bank import abridged_arguments
 from monitor.core.ending import LIMITS, SPOKEN_OVER, RunGoal, StreamEnd, end_of, outcome_of, stream_end
 from monitor.core.limits import Limits
 from monitor.core.observers import ObservedRun, Observers
-from monitor.core.turn import LoopedText, Part, RunningTurn, TurnTally, keep_limit
+from monitor.core.turn import LoopedText, Part, RunningTurn, keep_limit
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import REPETITION_WORDS, RESUMABLE, AdapterError, FinishReason, TerminateReason
 from monitor.events import Event
@@ -133,11 +133,11 @@ class RunCore(ObservedRun):
         `loop_key`: what identifies a call for the detectors, by the name of its tool and its
         arguments.
         """
-        tally = TurnTally(number=0, keep_chars=keep_limit(keep_text_chars), started_at=0.0)
+        keep_chars = keep_limit(keep_text_chars)
         super().__init__(
             Limits(stop_when, price=price, budgets=budgets, nested=parent is not None),
             RunGoal(last_turn, goal),
-            RunningTurn(tally, {"text": 0, "reasoning": 0}, keeps_message=supervised),
+            RunningTurn(number=0, keep_chars=keep_chars, started_at=0.0, keeps_message=supervised),
             Observers(detectors, of_calls, policy=policy, judges=judges, task=task, loop_key=loop_key),
             emit=emit,
             parent=parent,
@@ -156,7 +156,7 @@ class RunCore(ObservedRun):
 
         self._window = window
         self._supervised = supervised
-        self._keep_chars = keep_limit(keep_text_chars)
+        self._keep_chars = keep_chars
         self._free_chars = 0
         self._unweighed: Turn | None = None  # a turn that the goal has not examined yet
         self._sdk_calls = False
@@ -258,7 +258,7 @@ class RunCore(ObservedRun):
         self._closing = None
         self.ends_stream = False
         if before is not None and before.void and before.failure is not None:
-            counters.tool_calls -= len(self._running.tally.calls)
+            counters.tool_calls -= len(self._running.calls)
             self._find(self._observers.retried, before.failure.reason.value, now)
             self._emit(events.AttemptRetried(self.at(now), counters.turns, before.failure.detail))
             offsets = self._running.offsets
@@ -273,7 +273,7 @@ class RunCore(ObservedRun):
         if counters.model_calls > 1:
             self._running = self._another_turn(offsets, now)
         else:  # what was made for the run is still as it was
-            self._running.tally.number, self._running.tally.started_at = counters.turns, now
+            self._running.number, self._running.started_at = counters.turns, now
         self._emit(events.TurnStarted(self.at(now), counters.turns, counters.model_calls))
         self.waiting_since = now
         self._look(now, waiting=True, warn=True)
@@ -284,8 +284,13 @@ class RunCore(ObservedRun):
         return True
 
     def _another_turn(self, offsets: dict[Channel, int], now: float) -> RunningTurn:
-        tally = TurnTally(number=self._counters.turns, keep_chars=self._keep_chars, started_at=now)
-        return RunningTurn(tally, offsets, keeps_message=self._supervised)
+        return RunningTurn(
+            number=self._counters.turns,
+            keep_chars=self._keep_chars,
+            started_at=now,
+            offsets=offsets,
+            keeps_message=self._supervised,
+        )
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
         """Begin one more turn of a run that is about to end. Only the last turn's own time and
@@ -306,9 +311,9 @@ class RunCore(ObservedRun):
 
     def first_chunk(self, now: float) -> None:
         """The stream delivered its first object."""
-        tally = self._running.tally
-        tally.first_chunk_seen = True
-        self._emit(events.FirstChunk(self.at(now), self._counters.turns, now - tally.started_at))
+        running = self._running
+        running.first_chunk_seen = True
+        self._emit(events.FirstChunk(self.at(now), self._counters.turns, now - running.started_at))
 
     def continued(self, now: float) -> None:
         """The SDK has made another model call inside the running stream, by itself."""
@@ -340,7 +345,7 @@ class RunCore(ObservedRun):
         """The running stream is over, but broke off inside an answer that began after the last
         finished one.
         """
-        self._running.tally.finish = None
+        self._running.finish = None
 
     def end_turn(
         self,
@@ -368,12 +373,12 @@ class RunCore(ObservedRun):
         if model_error is not None:
             self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
         # Was it a turn, or only a failed attempt at one?
-        running, tally = self._running, self._running.tally
+        running = self._running
         running.spoken_over &= not finished
-        tally.gave = gave
+        running.gave = gave
         blank = running.is_blank(must_finish=must_finish)
         last = stream_end(
-            tally,
+            running,
             finished=finished,
             error=error,
             model_error=model_error,
@@ -393,7 +398,7 @@ class RunCore(ObservedRun):
         if not last.void:
             self._observers.judges.add_turn(turn)
             self._unweighed = turn
-            if tally.finish is None and self.stop is None:
+            if running.finish is None and self.stop is None:
                 # A turn that was cut is over for the detectors too.
                 self._find(self._observers.detectors.fact, TurnFinished(FinishReason.DONE), now)
         return turn
@@ -541,7 +546,7 @@ class RunCore(ObservedRun):
             if self.stop is None:
                 self._take_text(now)
             else:  # the run is over: nobody reads the rest of a flood
-                self._spend(running.tally.count(running.take_text()), now)
+                self._spend(running.count(running.take_text()), now)
         elif isinstance(delta, ReasoningDelta):
             if self._supervised:
                 self._take_text(now)
@@ -552,28 +557,28 @@ class RunCore(ObservedRun):
         else:
             if self.stop is None:
                 self._find(self._observers.detectors.arguments, delta, now)
-            self._spend(running.tally.count_arguments(delta), now)
+            self._spend(running.count_arguments(delta), now)
 
     def _feed_fact(self, chunk: Chunk, now: float) -> None:
         self._take_text(now)
-        tally, fact = self._running.tally, self._observers.detectors.fact
+        running, fact = self._running, self._observers.detectors.fact
         match chunk:
             case ToolCall():
                 self._feed_call(chunk, now)
             case TurnFinished():
-                tally.finish = chunk
+                running.finish = chunk
                 # A malformed end makes the attempt void: what came in it is taken back later.
                 if chunk.finish_reason is not FinishReason.MALFORMED:
                     self._find(fact, chunk, now)
                 self._feed_end(chunk, now)
                 return
             case StreamRetried():
-                self._counters.tool_calls -= len(tally.calls)
+                self._counters.tool_calls -= len(running.calls)
                 self._running.restart()
                 self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
                 self._find(self._observers.retried, chunk.reason, now)
             case UsageReport():
-                tally.report(chunk)
+                running.report(chunk)
                 self._find(fact, chunk, now)
             case _:
                 self._find(fact, chunk, now)
@@ -592,7 +597,7 @@ class RunCore(ObservedRun):
             said = end.raw_finish_reason or end.finish_reason.value
             detail = f"the provider stopped its model for repetition ({said})"
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
-        elif self._sdk_calls and self._running.tally.calls:
+        elif self._sdk_calls and self._running.calls:
             # The SDK makes the next model call with the next read: its limits are checked now.
             self._counters.phase = "before_call"
             self._look(now, waiting=False)
@@ -610,7 +615,7 @@ class RunCore(ObservedRun):
                 self._find(self._observers.detectors.text, text[start : start + PIECE_CHARS], now)
                 if self.stop is not None:
                     break  # the run is over: nobody reads the rest of a flood
-            self._spend(running.tally.count(text), now)
+            self._spend(running.count(text), now)
         self._hold_text()
 
     def _hold_text(self) -> None:
