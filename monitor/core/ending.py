@@ -70,21 +70,18 @@ def stream_end(
     finished: bool,
     error: BaseException | None,
     model_error: ModelError | None,
-    cut: Detection | None,
     must_finish: bool,
-    blank: bool,
-    spoken_over: bool = False,
 ) -> StreamEnd:
-    """How a stream ended. `running`: its counts and pieces. `finished`: it ended by itself; else it
-    failed, or was left, perhaps because of the loop `cut`, or for a message (`spoken_over`).
+    """How the stream of a turn ended. `finished`: it ended by itself; else it failed, or was left:
+    for a loop, for a message, or by the caller.
     """
     if model_error is not None:
         return failed(error, model_error)
-    if spoken_over and cut is None:
+    if running.spoken_over and running.cut is None:
         return _SPOKEN_OVER
-    if cut is not None or not finished:
-        return left(cut)
-    return ended(running, must_finish=must_finish, blank=blank)
+    if running.cut is not None or not finished:
+        return left(running.cut)
+    return ended(running, must_finish=must_finish, blank=running.is_blank(must_finish=must_finish))
 
 
 def failed(error: BaseException | None, model_error: ModelError) -> StreamEnd:

@@ -376,18 +376,9 @@ class RunCore(ObservedRun):
         running = self._running
         running.spoken_over &= not finished
         running.gave = gave
-        blank = running.is_blank(must_finish=must_finish)
-        last = stream_end(
-            running,
-            finished=finished,
-            error=error,
-            model_error=model_error,
-            cut=running.cut,
-            spoken_over=running.spoken_over,
-            must_finish=must_finish,
-            blank=blank,
+        self._last = last = stream_end(
+            running, finished=finished, error=error, model_error=model_error, must_finish=must_finish
         )
-        self._last = last
         if last.void:
             self._counters.errors.add(is_error=True)
         # What it cost counts in either case.
