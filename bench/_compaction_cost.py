@@ -35,7 +35,7 @@ ROWS: Final[dict[str, Callable[[], monitor.Compaction]]] = {
     "openclaw": monitor.Compaction.openclaw,
     "pi": monitor.Compaction.pi,
     "extractive, nothing taken out before": lambda: monitor.Compaction(
-        steps=(), summarizer=monitor.context.compaction.Extractive()
+        steps=(), summarizer=monitor.context.Extractive()
     ),
 }
 ON: Final = "with compaction"

@@ -142,7 +142,7 @@ class FaultRun:
 
     def _preset(self) -> monitor.Compaction:
         make = self.chance.choice([PRESETS[name] for name in PRESETS if name != "extractive"])
-        hook = monitor.context.compaction.CompactionHook(
+        hook = monitor.context.CompactionHook(
             before=partial(self._hooked, "before", None),
             after=partial(self._hooked, "after", None),
             autocontinue=partial(self._hooked, "autocontinue", True),  # noqa: FBT003 - what the hook answers
@@ -158,14 +158,14 @@ class FaultRun:
             raise SoakError(name)
         return answer
 
-    def add(self, record: monitor.context.compaction.CompactionRecord) -> None:
+    def add(self, record: monitor.context.CompactionRecord) -> None:
         """As a store of records."""
         self.stored_late += any(isinstance(event, monitor.events.RunTerminated) for event in self.events)
         if self.fault == "the store raises":
             self.struck = self.during = True
             raise SoakError(record.summarised_by)
 
-    def records(self) -> Sequence[monitor.context.compaction.CompactionRecord]:
+    def records(self) -> Sequence[monitor.context.CompactionRecord]:
         """Nobody asks."""
         return ()
 
@@ -379,7 +379,7 @@ class FaultRun:
     async def _ask(self) -> None:
         try:
             await self.run.compact()
-        except monitor.context.compaction.CompactionError:
+        except monitor.context.CompactionError:
             return
 
     async def _watch(self) -> None:

@@ -80,7 +80,7 @@ PRESETS: Final[dict[str, Callable[..., monitor.Compaction]]] = {
     "claude_code": monitor.Compaction.claude_code,
     "pi": monitor.Compaction.pi,
     "openclaw": monitor.Compaction.openclaw,
-    "extractive": lambda: monitor.Compaction(summarizer=monitor.context.compaction.Extractive()),
+    "extractive": lambda: monitor.Compaction(summarizer=monitor.context.Extractive()),
 }
 PINNED: Final[dict[str, Callable[..., monitor.Compaction]]] = {
     "pinned only": lambda: monitor.Compaction(summarizer=PinnedOnly())

@@ -113,5 +113,5 @@ def _is_last_result(event: monitor.events.Event, calls: int) -> bool:
 async def _by_hand(run: monitor.Run) -> None:
     try:
         await run.compact()
-    except monitor.context.compaction.CompactionError:
+    except monitor.context.CompactionError:
         return

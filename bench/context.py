@@ -37,6 +37,8 @@ from monitor.context import (
     ContextMeter,
     DropMedia,
     History,
+    KeepShare,
+    KeepTokens,
     PruneArguments,
     PruneResults,
     RawMessage,
@@ -45,7 +47,6 @@ from monitor.context import (
     repair,
     validate,
 )
-from monitor.context.compaction import KeepShare, KeepTokens
 from monitor.context.tokens import message_tokens
 from monitor.messages import AssistantMessage, Message, Text
 from monitor.runs.context.requests import ValidHistory

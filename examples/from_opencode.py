@@ -6,7 +6,7 @@
 | `isOverflow`: the window less a reserve of 20,000 tokens | the preset has it |
 | `compaction.prune`: newest two turns and 40,000 tokens stay | `after_turn=[PruneResults()]` |
 | `skill` is never pruned | `PruneResults(protected_tools=...)`; `skill` is its default |
-| the hook `experimental.session.compacting` | `monitor.context.compaction.CompactionHook` |
+| the hook `experimental.session.compacting` | `monitor.context.CompactionHook` |
 | `/compact` | `await run.compact()` |
 | the part of type `compaction` | a node of the session; the original stays readable |
 
@@ -17,8 +17,7 @@ is then for trying only.
 import asyncio
 
 import monitor
-from monitor.context import PruneResults
-from monitor.context.compaction import BeforeCompaction, CompactionAsked, CompactionHook
+from monitor.context import BeforeCompaction, CompactionAsked, CompactionHook, PruneResults
 from monitor.models import ModelRequest
 from monitor.sessions import InMemorySession
 from monitor.testing import ScriptedModel, call

@@ -17,9 +17,7 @@ from monitor.testing.openai_steps import events_of, overflow, usage
 
 WINDOW, FILES = 32_000, 60
 MAX_REFUSALS = 3
-COMPACTION = monitor.Compaction.pi(
-    summarizer=monitor.context.compaction.Extractive()
-)  # copies and counts: no model is asked
+COMPACTION = monitor.Compaction.pi(summarizer=monitor.context.Extractive())  # copies and counts: no model is asked
 TASK = "Read src/f1.py to src/f60.py in turn. The report goes to /srv/reports/final-7731.md."
 
 
@@ -28,7 +26,7 @@ async def shorter(history: list[Any], reason: str) -> list[Any]:
     try:
         shortened, result = await COMPACTION.shorten("openai-chat", history, window=WINDOW, reason=reason)
     # the run goes on as it is; if the service refuses that too, it ends
-    except monitor.context.compaction.CompactionError as error:
+    except monitor.context.CompactionError as error:
         print(f"{reason}: {error}")
         return history
     print(f"{reason}: {result.tokens_before:,} -> {result.tokens_after:,} tokens, {result.kept_messages} messages kept")

@@ -23,6 +23,8 @@ _ROOMS = (
     " models outcome policy prices proxy sessions settings shared sinks testing tools transcripts verdicts view"
 )
 """The public modules, separated by blanks."""
+_MOVED = "calls compaction harness reasons schemas state usage"
+"""The old addresses of public modules (`monitor.moved`)."""
 
 if TYPE_CHECKING:
     from monitor import adapters as adapters
@@ -97,7 +99,7 @@ if TYPE_CHECKING:
     from monitor.goal.plan import Plan as Plan
     from monitor.guard.guard import Guard as Guard
     from monitor.guard.guarding import guarding as guarding
-    from monitor.guard.watch import watch as watch
+    from monitor.guard.watching import watch as watch
     from monitor.judges import DoneJudge as DoneJudge
     from monitor.judges import LoopJudge as LoopJudge
     from monitor.messages import AssistantMessage as AssistantMessage
@@ -130,5 +132,5 @@ if TYPE_CHECKING:
     from monitor.verdicts import Verdict as Verdict
     from monitor.verdicts import WithdrawTool as WithdrawTool
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(__name__)
+    __all__, __getattr__, __dir__ = lazy_names(__name__, hidden=_MOVED)
     __all__ += ["__version__"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
+from monitor._util.argument_checks import check_word
 from monitor._util.codec import Codec
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import Media, ToolCall, ToolResult
@@ -464,6 +465,9 @@ class ApprovalAnswer:
     """`ApprovalRequest.bound_to`. If it is given, the answer holds for no other call."""
     by: str = ""
     """The one who answered: a person, or a part of the program, e.g. `approver_failed`."""
+
+    def __post_init__(self) -> None:
+        check_word("decision", self.decision, ApprovalDecision)
 
     @property
     def approved(self) -> bool:

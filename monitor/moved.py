@@ -9,7 +9,7 @@ REMOVED_IN: Final = "0.4.0"
 """The version in which the old addresses are gone."""
 MOVED: Final = {
     "monitor.calls": "monitor.messages",
-    "monitor.compaction": "monitor.context.compaction",
+    "monitor.compaction": "monitor.context",
     "monitor.harness": "monitor.guard",
     "monitor.reasons": "monitor.errors",
     "monitor.schemas": "monitor.models",

@@ -232,14 +232,14 @@ async def test_a_compaction_that_is_asked_for_after_an_abort_is_refused_for_the_
         await anext(run)
         run.abort("enough")
         if when == "in the block":
-            with pytest.raises(monitor.context.compaction.CompactionError, match="enough") as caught:
+            with pytest.raises(monitor.context.CompactionError, match="enough") as caught:
                 await run.compact()
             assert caught.value.failure is monitor.errors.CompactionFailure.ABORTED
         with contextlib.suppress(StopAsyncIteration):
             while True:
                 await anext(run)
     assert run.outcome.reason is Reason.ABORTED
-    with pytest.raises(monitor.context.compaction.CompactionError, match="enough") as caught:
+    with pytest.raises(monitor.context.CompactionError, match="enough") as caught:
         await run.compact()
     assert caught.value.failure is monitor.errors.CompactionFailure.ABORTED
     await anyio.lowlevel.checkpoint()

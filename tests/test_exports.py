@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from importlib.resources import files
@@ -16,9 +17,12 @@ import pytest
 
 import monitor
 from monitor._util.lazy import lazy_names
+from monitor.moved import MOVED as MOVED_TO
+from monitor.moved import REMOVED_IN
 from tests.parsed import tree_of
 
 ROOMS = monitor._ROOMS.split()
+MOVED = monitor._MOVED.split()
 FRONT: ModuleType = monitor
 PACKAGE = Path(str(files("monitor")))
 INITS = sorted(path for path in PACKAGE.rglob("__init__.py") if path.stat().st_size)
@@ -74,7 +78,7 @@ def test_every_name_is_there(name: str):
 
 
 def test_all_and_the_imports_agree():
-    assert set(FRONT.__all__) == set(exported(PACKAGE / "__init__.py")) - set(ROOMS) | {"__version__"}
+    assert set(FRONT.__all__) == set(exported(PACKAGE / "__init__.py")) - {*ROOMS, *MOVED} | {"__version__"}
 
 
 def test_the_front_door_is_small():
@@ -91,6 +95,8 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 @pytest.mark.parametrize("path", INITS, ids=module_of)
 def test_an_import_that_is_an_export_keeps_its_name(path: Path):
     for name, origin in exported(path).items():
+        if path.parent == PACKAGE and name in MOVED:  # it warns whoever asks for it
+            continue
         assert origin.rpartition(".")[2] == name
         module = importlib.import_module(origin.rpartition(".")[0])
         assert getattr(importlib.import_module(module_of(path)), name) is getattr(module, name)
@@ -143,14 +149,14 @@ def test_exports_are_written_in_the_form_that_type_checkers_take_for_one(path: P
         ("monitor.events", "RunTerminated LimitWarning WindowWarning ContextFull Event event_codec"),
         ("monitor.errors", "AdapterError StoreError MissingExtra"),
         (
-            "monitor.context.compaction",
+            "monitor.context",
             "CompactionResult CompactionRecord CompactionStore CompactionError Extractive PinnedFacts",
         ),
         ("monitor.context", "History repair window_of"),
         ("monitor.adapters", "to_form"),
         ("monitor.sinks", "MemorySink EventSink"),
         ("monitor.core", "RunCore"),
-        ("monitor.runs", "Watch Watched Clock SystemClock"),
+        ("monitor.guard", "Guard Watch Watched Clock SystemClock"),
         ("monitor.goal", "Outputs PlanState Step"),
         ("monitor.verdicts", "Evidence Met Judgement"),
     ],
@@ -161,7 +167,7 @@ def test_what_users_rely_on_is_there(module: str, names: str):
         assert set(names.split()) <= set(FRONT.__all__)
 
 
-@pytest.mark.parametrize("package", ["monitor.context.compaction", "monitor.context"])
+@pytest.mark.parametrize("package", ["monitor.guard", "monitor.context"])
 def test_what_a_package_exports_is_what_it_says(package: str):
     module = importlib.import_module(package)
     assert len(module.__all__) == len(set(module.__all__))
@@ -169,18 +175,27 @@ def test_what_a_package_exports_is_what_it_says(package: str):
 
 
 def test_whoever_makes_a_part_of_a_compaction_finds_it_in_one_place():
+    """The classes that the methods of such a part take and give."""
     from monitor.context import cut
     from monitor.context.compaction import hooks, summarizer
 
-    made = [
-        (one.__name__, one.__module__)
-        for module in (summarizer, hooks, cut)
-        for one in vars(module).values()
-        if inspect.isclass(one)
-    ]
-    own = {summarizer.__name__, hooks.__name__, cut.__name__}
-    names = {name for name, module in made if module in own} - {"CutPoint", "Wishes"}
-    assert names <= set(importlib.import_module("monitor.context.compaction").__all__)
+    modules = (summarizer, hooks, cut)
+    parts = [one for module in modules for one in vars(module).values() if getattr(one, "_is_protocol", False)]
+    said = [str(hint) for part in parts for method in vars(part).values() for hint in annotations(method).values()]
+    classes = {
+        name
+        for module in modules
+        for name, one in vars(module).items()
+        if inspect.isclass(one) and one.__module__.startswith("monitor.")
+    }
+    used = classes & set(re.findall(r"\w+", " ".join(said)))
+    assert {"SummaryTask", "Summary"} <= used
+    public = [importlib.import_module(f"monitor.{name}") for name in ROOMS]
+    assert used <= {name for module in public for name in module.__all__}
+
+
+def annotations(method: object) -> dict[str, object]:
+    return inspect.get_annotations(method) if inspect.isfunction(method) else {}
 
 
 @pytest.mark.parametrize("path", LAZY, ids=module_of)
@@ -220,12 +235,30 @@ def test_what_is_loaded_later_is_what_type_checkers_are_shown(path: Path):
 def test_what_is_loaded_later_is_listed_and_imported_by_a_star(path: Path):
     module = importlib.import_module(module_of(path))
     assert set(module.__all__) == {
-        name for name in loaded_later(path) if path.parent != PACKAGE or name not in ROOMS
+        name for name in loaded_later(path) if path.parent != PACKAGE or name not in {*ROOMS, *MOVED}
     } | ({"__version__"} if module is monitor else set())
-    assert {*module.__all__, *loaded_later(path)} <= set(dir(module))
+    assert {*module.__all__, *loaded_later(path)} - (set(MOVED) if module is monitor else set()) <= set(dir(module))
     taken: dict[str, Any] = {}
     exec(f"from {module_of(path)} import *", taken)
     assert {name: taken[name] for name in module.__all__} == {name: getattr(module, name) for name in module.__all__}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_old_address_has_the_names_of_the_new_one_and_warns(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, f"monitor.{name}", raising=False)
+    monkeypatch.delitem(vars(monitor), name, raising=False)
+    new = importlib.import_module(MOVED_TO[f"monitor.{name}"])
+    said = f"monitor.{name} is {new.__name__} now, and goes with {REMOVED_IN}"
+    with pytest.warns(DeprecationWarning, match=said) as told:
+        exec(compile(f"from monitor.{name} import {new.__all__[0]}", "a_program.py", "exec"))
+    assert [one.filename for one in told] == ["a_program.py"], "the warning names whoever imports"
+    old = sys.modules[f"monitor.{name}"]
+    assert {one: getattr(old, one) for one in new.__all__} == {one: getattr(new, one) for one in new.__all__}
+
+
+def test_the_table_of_old_addresses_is_whole():
+    assert {f"monitor.{name}" for name in MOVED} == set(MOVED_TO)
+    assert set(MOVED) & set(dir(monitor)) == set()
 
 
 # --- what it costs
@@ -259,7 +292,7 @@ def test_a_guard_loads_at_most_100_modules_of_ours():
         "monitor.adapters.provider_forms",
         "monitor.context.compaction",
         "monitor.wires.read",
-        "monitor.context.repair",
+        "monitor.context.repairs",
     }
     rooms |= {"monitor.cli", "monitor.settings", "monitor.testing", "monitor.tools.functions", "monitor.transcripts"}
     rooms |= {"monitor.detectors.defaults", "monitor.detectors.text"}

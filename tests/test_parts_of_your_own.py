@@ -17,11 +17,10 @@ import pytest
 import monitor
 from monitor import (
     chunks,
-    compaction,
     context,
     detectors,
     events,
-    harness,
+    guard,
     judges,
     models,
     sinks,
@@ -136,23 +135,23 @@ class Short:
 
     async def summarize(
         self,
-        of: compaction.SummaryTask,
-        with_: compaction.AskTurn,
+        of: context.SummaryTask,
+        with_: context.AskTurn,
         *,
-        progress: Callable[[compaction.CompactionProgress], None],
-        checkpoint: compaction.Checkpoint | None = None,
-    ) -> compaction.Summary:
-        return compaction.Summary(text=of.template.skeleton(), by=self.name)
+        progress: Callable[[context.CompactionProgress], None],
+        checkpoint: context.Checkpoint | None = None,
+    ) -> context.Summary:
+        return context.Summary(text=of.template.skeleton(), by=self.name)
 
 
 class Shelf:
     def __init__(self) -> None:
-        self.all: list[compaction.CompactionRecord] = []
+        self.all: list[context.CompactionRecord] = []
 
-    def add(self, one: compaction.CompactionRecord) -> None:
+    def add(self, one: context.CompactionRecord) -> None:
         self.all.append(one)
 
-    def records(self) -> list[compaction.CompactionRecord]:
+    def records(self) -> list[context.CompactionRecord]:
         return self.all
 
 
@@ -189,13 +188,13 @@ def the_parts_of_the_library_and_those_of_others_are_parts(model: models.Model, 
         monitor.Supervisor(model).as_tool(name="a", description="b"),
         Clockwork(),
     ]
-    summarizers: list[compaction.Summarizer] = [compaction.Extractive(), ModelSummarizer(model), Short()]
-    stores: list[compaction.CompactionStore] = [compaction.InMemoryCompactions(), Shelf()]
-    keeps: list[compaction.Keep] = [
-        compaction.KeepMessages(),
-        compaction.KeepNewTurns(),
-        compaction.KeepShare(),
-        compaction.KeepTokens(),
+    summarizers: list[context.Summarizer] = [context.Extractive(), ModelSummarizer(model), Short()]
+    stores: list[context.CompactionStore] = [context.InMemoryCompactions(), Shelf()]
+    keeps: list[context.Keep] = [
+        context.KeepMessages(),
+        context.KeepNewTurns(),
+        context.KeepShare(),
+        context.KeepTokens(),
         Halves(),
     ]
     reducers: list[context.Reducer] = [
@@ -207,7 +206,7 @@ def the_parts_of_the_library_and_those_of_others_are_parts(model: models.Model, 
         Nothing(),
     ]
     adapters: list[AdapterFactory] = [AnthropicAdapter, GoogleAdapter, OpenAIAdapter, ReplayAdapter]
-    clocks: list[harness.Clock] = [harness.SystemClock(), testing.FakeClock()]
+    clocks: list[guard.Clock] = [guard.SystemClock(), testing.FakeClock()]
     stops = [verdicts.Stop("timeout", "", ""), verdicts.LastTurn(after=["max_turns"])]
     lists = (all_detectors, policies, all_sinks, all_models, all_judges, all_tools, summarizers, stores)
     return [*lists, keeps, reducers, adapters, clocks, stops]

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from monitor.errors import MissingExtra
 
 
-def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(package: str, hidden: str = "") -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """The `__all__`, the `__getattr__` and the `__dir__` of the module `package`, whose names are
     loaded at first use: those that it imports for type checkers, in lines like `from a.b import C
     as C`. Names from `package` itself are its submodules, and `__all__` leaves them out. A name
-    that was used is kept in `package`, so its second use costs nothing.
+    that was used is kept in `package`, so its second use costs nothing. `hidden`: names that are
+    there and that `dir` does not show, separated by blanks.
 
     A name whose module needs an extra that is not installed is a stand-in, so a bare install can
     be looked through. Using the stand-in raises `MissingExtra`.
@@ -50,7 +51,7 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[
         return value
 
     def names() -> list[str]:
-        return sorted({*modules, *getattr(sys.modules[package], "__all__", ())})
+        return sorted({*modules, *getattr(sys.modules[package], "__all__", ())} - set(hidden.split()))
 
     public = [name for name, module in modules.items() if module != package]
     return sorted(public, key=lambda name: (not name.isupper(), name)), get, names

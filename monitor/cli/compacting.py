@@ -15,7 +15,7 @@ from rich.text import Text
 import monitor
 from monitor.adapters.adapter import adapter_of
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source
-from monitor.cli.options.models import Closing
+from monitor.cli.options.named_models import Closing
 from monitor.cli.options.session_file import found_file, found_place
 from monitor.cli.options.supervisor_arguments import model_of, nothing_to_close
 from monitor.cli.render import output, table
@@ -182,7 +182,7 @@ class CompactReport:
 
     given: CompactInput
     compaction: monitor.Compaction
-    result: monitor.context.compaction.CompactionResult
+    result: monitor.context.CompactionResult
     calls: int
     reason: CompactionReason
     breaks_at: int
@@ -416,7 +416,7 @@ def summariser(options: CompactOptions) -> tuple[monitor.Compaction, Model | Non
     if options.asks_nobody:
         if options.base_url is not None:
             raise ConfigError("--base-url needs a model; name it as well: --model openai:NAME")
-        return replace(compaction, summarizer=monitor.context.compaction.Extractive()), None, nothing_to_close
+        return replace(compaction, summarizer=monitor.context.Extractive()), None, nothing_to_close
     return compaction, *model_of(options.model, options.base_url, keyless="leave --model out")
 
 

@@ -20,7 +20,7 @@ import typer
 import monitor
 from monitor.cli.exit_code import UNREAD, exit_code
 from monitor.cli.inputs.keyboard import typed_to
-from monitor.cli.options.models import Closing
+from monitor.cli.options.named_models import Closing
 from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed
 from monitor.sessions import PostgresSession, SessionStore, SQLiteSession

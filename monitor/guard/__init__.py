@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from monitor.guard.streams.wait import Alarm as Alarm
     from monitor.guard.streams.wait import Clock as Clock
     from monitor.guard.streams.wait import SystemClock as SystemClock
-    from monitor.guard.watch import Watch as Watch
-    from monitor.guard.watch import watch as watch
+    from monitor.guard.watching import Watch as Watch
+    from monitor.guard.watching import watch as watch
 else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(__name__)

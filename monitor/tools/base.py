@@ -38,7 +38,7 @@ EXCERPT_CHARS = 100
 
 
 class CompactedHistory(Protocol):
-    """The result of a compaction; a `monitor.context.compaction.CompactionResult` is one."""
+    """The result of a compaction; a `monitor.context.CompactionResult` is one."""
 
     @property
     def messages(self) -> tuple[Message, ...]:

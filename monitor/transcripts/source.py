@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from monitor._util.lazy import LazyModule
-from monitor.errors import AdapterError, MissingExtra
+from monitor.errors import MissingExtra
 from monitor.transcripts.base import ReadReport
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class Source:
         self._open_raw = open_raw
         self._is_plain = is_plain
         self._size = size
+        self.max_line_bytes = MAX_LINE_BYTES
+        """The longest line that is read."""
         self.on_read: Callable[[int], None] | None = None
         """Called after each `TELL_BYTES` of lines, with the bytes since its last call."""
         self.fault = ""
@@ -222,18 +224,18 @@ class Source:
         """The lines that are not empty, until the end or until the file turns out to be damaged.
         They are numbered on from the lines that `report` has counted.
         """
-        number, untold = report.lines, 0
+        number, untold, most = report.lines, 0, self.max_line_bytes
         tell = None if self.on_read is None or (self._size or 0) < TELL_BYTES or self.is_packed else self.on_read
         try:
             with self.open() as file:
-                while line := file.readline(MAX_LINE_BYTES + 1):
+                while line := file.readline(most + 1):
                     number = report.lines = report.lines + 1
                     if tell is not None and (untold := untold + len(line)) >= TELL_BYTES:
                         tell(untold)
                         untold = 0
-                    if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
-                        report.cannot_read(number, f"longer than {MAX_LINE_BYTES} bytes", lost=True)
-                        while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+                    if len(line) > most and not line.endswith(b"\n"):
+                        report.cannot_read(number, f"longer than {most} bytes", lost=True)
+                        while (rest := file.readline(most)) and not rest.endswith(b"\n"):
                             pass
                         continue
                     if number == 1:
@@ -398,8 +400,3 @@ class _Unpacked(io.RawIOBase):
         number = min(len(target), len(self._rest))
         target[:number], self._rest = self._rest[:number], self._rest[number:]
         return number
-
-
-def refused(source: Source, why: str) -> AdapterError:
-    """The error for a transcript that cannot be read at all."""
-    return AdapterError(f"{source.name}: {why}")

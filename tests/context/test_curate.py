@@ -10,7 +10,7 @@ from hypothesis import given
 from monitor import Text, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import RawMessage, curated, read_history, recorded, repair
-from monitor.context.repair import SILENT
+from monitor.context.repairs import SILENT
 from monitor.messages import Reasoning
 from tests.context.dirty import histories
 

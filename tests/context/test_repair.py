@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from monitor import AssistantMessage, ConfigError, FinishReason, Media, Text, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import RawMessage, repair
-from monitor.context.repair import BEGINNING
+from monitor.context.repairs import BEGINNING
 from monitor.errors import AdapterError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, Message, Reasoning, RepairKind
 from monitor.wires.fields import Unread

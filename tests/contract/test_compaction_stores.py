@@ -18,7 +18,7 @@ from tests.runs.context.test_run_context_compaction import CEILING, driven, read
 
 pytestmark = pytest.mark.feature("AC-10", "OC-16")
 
-MAKERS: dict[str, Callable[[], CompactionStore]] = {"memory": monitor.context.compaction.InMemoryCompactions}
+MAKERS: dict[str, Callable[[], CompactionStore]] = {"memory": monitor.context.InMemoryCompactions}
 
 
 @pytest.fixture(params=list(MAKERS.values()), ids=list(MAKERS))
@@ -117,7 +117,7 @@ async def test_nothing_is_recorded_of_one_that_failed(store: CompactionStore):
 @pytest.mark.parametrize("window", [32_000, 1_000_000])
 async def test_runs_that_share_a_store_do_not_mix(store: CompactionStore, window: int):
     """Also where the second one needs no compaction: what the first one left says nothing of it."""
-    compaction = monitor.Compaction(steps=(), store=store, summarizer=monitor.context.compaction.Extractive())
+    compaction = monitor.Compaction(steps=(), store=store, summarizer=monitor.context.Extractive())
     runs = []
     for size in (32_000, window):
         d = driven(*reads(*[6_000] * 8), "done", window=size, compaction=compaction)
@@ -131,8 +131,8 @@ async def test_runs_that_share_a_store_do_not_mix(store: CompactionStore, window
 
 @pytest.mark.anyio
 async def test_of_runs_at_the_same_time_each_has_its_own():
-    store = monitor.context.compaction.InMemoryCompactions()
-    compaction = monitor.Compaction(steps=(), store=store, summarizer=monitor.context.compaction.Extractive())
+    store = monitor.context.InMemoryCompactions()
+    compaction = monitor.Compaction(steps=(), store=store, summarizer=monitor.context.Extractive())
     first, second = (driven(*reads(*[6_000] * many), "done", window=32_000, compaction=compaction) for many in (8, 11))
     async with anyio.create_task_group() as group:
         group.start_soon(first.go)
@@ -145,7 +145,7 @@ async def test_of_runs_at_the_same_time_each_has_its_own():
 
 
 def test_a_store_whose_part_for_a_run_is_none_is_refused():
-    class Wrong(monitor.context.compaction.InMemoryCompactions):
+    class Wrong(monitor.context.InMemoryCompactions):
         def for_run(self) -> Any:
             return "a store"
 

@@ -105,11 +105,11 @@ NONSENSE: dict[str, dict[str, Any]] = {
     "summariser: without a name": {"summarizer": Summarises(lambda *_, **__: Summary(text="", by=""))},
     "hook: a word": {"hooks": [CompactionHook(before=lambda _: "yes", autocontinue=lambda _: "yes")]},  # type: ignore[arg-type,return-value]
     "hook: nothing to summarise": {
-        "hooks": [CompactionHook(before=lambda _: monitor.context.compaction.BeforeCompaction(messages=[]))]
+        "hooks": [CompactionHook(before=lambda _: monitor.context.BeforeCompaction(messages=[]))]
     },
     "hook: words to summarise": {
         "hooks": [
-            CompactionHook(before=lambda _: monitor.context.compaction.BeforeCompaction(messages=["a"])),  # type: ignore[list-item]
+            CompactionHook(before=lambda _: monitor.context.BeforeCompaction(messages=["a"])),  # type: ignore[list-item]
         ]
     },
     "after a turn: words": {"after_turn": (Step(lambda *_, **__: ("a", "b")),)},
@@ -197,7 +197,7 @@ async def test_at_the_mark_and_by_hand_a_run_goes_on(parts: dict[str, Any]):
         async for event in run:
             d.events.append(event)
             if isinstance(event, monitor.events.ToolFinished) and len(d.of(monitor.events.ToolFinished)) == 5:
-                with contextlib.suppress(monitor.context.compaction.CompactionError):
+                with contextlib.suppress(monitor.context.CompactionError):
                     await run.compact()
     assert d.outcome.ok, d.outcome.detail
     assert {"CompactionStarted", "CompactionSkipped"} & {type(event).__name__ for event in d.events}
@@ -221,7 +221,7 @@ async def test_it_is_told_as_a_compaction_that_failed_and_what_was_done_instead_
 class FullDisk:
     """A store that keeps nothing."""
 
-    def add(self, record: monitor.context.compaction.CompactionRecord) -> None:
+    def add(self, record: monitor.context.CompactionRecord) -> None:
         raise monitor.errors.StoreError("the disk is full")
 
     def records(self) -> tuple[()]:

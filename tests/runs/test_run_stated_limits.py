@@ -106,7 +106,7 @@ def test_a_provider_that_refuses_everything_ends_the_run_with_a_reason_whatever_
 def test_so_with_every_preset(name: str):
     async def main() -> None:
         for number in ("0", "1", "512"):
-            compaction = getattr(monitor.Compaction, name)(steps=(), summarizer=monitor.context.compaction.Extractive())
+            compaction = getattr(monitor.Compaction, name)(steps=(), summarizer=monitor.context.Extractive())
             d = driven(
                 *reads(900, 900, 100),
                 Refused(SENTENCES[0].format(used="9000", limit=number)),

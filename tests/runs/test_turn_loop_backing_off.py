@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 def preset_of(name: str, **options: Any) -> monitor.Compaction:
     made: monitor.Compaction = getattr(monitor.Compaction, name)(
-        **{"summarizer": monitor.context.compaction.Extractive(), **options}
+        **{"summarizer": monitor.context.Extractive(), **options}
     )
     return made
 
@@ -58,7 +58,7 @@ async def test_one_task_is_weighed_at_most_twice_for_each_compaction(name: str, 
 
 async def test_after_a_word_of_the_user_it_is_looked_at_again():
     """There the history can be cut."""
-    compaction = monitor.Compaction.gemini_cli(steps=(), summarizer=monitor.context.compaction.Extractive())
+    compaction = monitor.Compaction.gemini_cli(steps=(), summarizer=monitor.context.Extractive())
     d: Drive = driven(*reads(*[4_000] * 17, *[1_000] * 6), "done", compaction=compaction)
     async with d.run as run:
         async for event in run:
@@ -72,7 +72,7 @@ async def test_after_a_word_of_the_user_it_is_looked_at_again():
 
 
 async def test_results_that_leave_no_room_at_the_mark_are_compacted_when_they_have_been_read():
-    compaction = monitor.Compaction(steps=(), background=False, summarizer=monitor.context.compaction.Extractive())
+    compaction = monitor.Compaction(steps=(), background=False, summarizer=monitor.context.Extractive())
     d = driven(*reads(12_000, 12_000, 12_000, 24_000, 24_900, 100, 100), "done", compaction=compaction)
     await d.go()
     assert d.outcome.ok

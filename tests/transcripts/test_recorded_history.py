@@ -10,7 +10,7 @@ from monitor.adapters.provider_forms import to_form
 from monitor.context import Form, repair, validate
 from monitor.messages import AssistantMessage, UserMessage
 from monitor.transcripts import RecordedCall, RecordedMessage, RecordedResult, Source, runs
-from monitor.transcripts.base import history_of
+from monitor.transcripts.recorded_history import history_of
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "readers"
 FORMS: tuple[Form, ...] = ("openai-chat", "openai-responses", "anthropic", "gemini")

@@ -91,7 +91,7 @@ def compact(
         given = read_input(file, session, options)
         try:
             done = anyio.run(compacted, given, options, session, complaints)
-        except monitor.context.compaction.CompactionError as error:
+        except monitor.context.CompactionError as error:
             _say_why_not(error, complaints, as_json=as_json)
             raise typer.Exit(NOT_COMPACTED) from None
         if out is not None:
@@ -102,7 +102,7 @@ def compact(
             show_report(console, done, text=show, written_to=session or out)
 
 
-def _say_why_not(error: monitor.context.compaction.CompactionError, complaints: Console, *, as_json: bool) -> None:
+def _say_why_not(error: monitor.context.CompactionError, complaints: Console, *, as_json: bool) -> None:
     if as_json:
         output.write_json(
             {"ok": False, "failure": error.failure.value, "retryable": error.retryable, "detail": str(error)}

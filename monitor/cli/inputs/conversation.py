@@ -21,11 +21,11 @@ from monitor.context.tokens import size_of_message
 from monitor.errors import AdapterError, ConfigError
 from monitor.messages import Message, message_codec
 from monitor.models import ModelRequest, ToolSpec
-from monitor.transcripts.base import ReadReport, collected, history_of
-from monitor.transcripts.corpus import GZIP_MAGIC
+from monitor.transcripts.base import ReadReport, collected
 from monitor.transcripts.places import CONVERSATION, HEAD_BYTES, MAGIC_BYTES, is_recorded, kind_of, kind_of_record
 from monitor.transcripts.readers.registry import reader_of
-from monitor.transcripts.source import Source
+from monitor.transcripts.recorded_history import history_of
+from monitor.transcripts.source import GZIP_MAGIC, Source
 from monitor.wires.fields import MESSAGES, declarations_of, instructions_of, messages_of, snake
 from monitor.wires.recognise import FORMS, NEUTRAL, Kept, form_of, not_understood
 

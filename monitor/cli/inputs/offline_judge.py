@@ -20,7 +20,7 @@ from monitor.adapters.model_names import model as model_of
 from monitor.chunks import AskCost
 from monitor.cli.inputs.cache_folder import cache_folder
 from monitor.cli.inputs.reply_cache import ReplyCache
-from monitor.cli.options.models import REPLAY, replay_of
+from monitor.cli.options.named_models import REPLAY, replay_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError, describe
 from monitor.guard.options import CLOSE_GRACE_S

@@ -13,7 +13,7 @@ import monitor
 from monitor._util.codec import Codec
 from monitor.adapters.replay.model import ReplayModel
 from monitor.chunks import Price
-from monitor.cli.options.models import Closing
+from monitor.cli.options.named_models import Closing
 from monitor.cli.options.output_types import outputs_of
 from monitor.cli.options.supervisor_arguments import (
     budget_of,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import monitor
-from monitor.cli.options.models import REPLAY, Closing, client_for, replay_of
+from monitor.cli.options.named_models import REPLAY, Closing, client_for, replay_of
 from monitor.cli.options.output_types import load
 from monitor.cli.render.output import STDIN
 from monitor.conditions import Condition

@@ -182,10 +182,10 @@ class CompactionResult:
 class InMemoryCompactions:
     """A `CompactionStore` in memory; also a pattern for a store of your own.
 
-        store = monitor.context.compaction.InMemoryCompactions()
+        store = monitor.context.InMemoryCompactions()
         monitor.Supervisor(model, compaction=monitor.Compaction(store=store))
         # the run's history, as far as compactions made it:
-        shown = monitor.context.compaction.shown(run.originals, store.records())
+        shown = monitor.context.shown(run.originals, store.records())
 
     The numbers in a record count the messages of one run, so each run has its own records:
     `records()` has those of the run that began last, `runs()` those of all runs.

@@ -61,7 +61,7 @@ from monitor.context.reduce import (
     once,
     without_media,
 )
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.tokens import size_of_text
 from monitor.errors import CompactionFailure, CompactionReason, describe
 from monitor.messages import AssistantMessage, Message, Text, UserMessage

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from monitor.chunks import Chunk
-from monitor.context.repair import repair, repair_behind
+from monitor.context.repairs import repair, repair_behind
 from monitor.errors import MonitorError
 from monitor.messages import Message, RepairKind
 from monitor.proxy.formats import framing as sse

@@ -20,7 +20,7 @@ from monitor.context.compaction.pinned import PinnedFacts, recognised
 from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.triggers import Hysteresis, Marks
 from monitor.context.history import History
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import PRESSING, CompactionReason, ConfigError, StoreError, describe
@@ -184,7 +184,7 @@ class Compaction(Preset):
         if writes is None and self.summarizer is None and reason not in PRESSING:
             raise ConfigError(
                 "compact() needs a summariser: give model=, or a Compaction with model= or"
-                " summarizer=monitor.context.compaction.Extractive()"
+                " summarizer=monitor.context.Extractive()"
             )
         _check(model, instructions, tools, facts)
         if form is not None:
@@ -286,7 +286,7 @@ def _check(model: object, instructions: object, tools: Sequence[object], facts: 
     if model is not None:
         check_model("model", model)
     check_kind("instructions", instructions, str, "a text")
-    check_kind("facts", facts, PinnedFacts, "a monitor.context.compaction.PinnedFacts")
+    check_kind("facts", facts, PinnedFacts, "a monitor.context.PinnedFacts")
     for tool in tools:
         if not isinstance(tool, ToolSpec):
             raise ConfigError(

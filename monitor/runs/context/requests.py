@@ -18,7 +18,7 @@ from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.triggers import Hysteresis, Marks
 from monitor.context.history import History, HistoryEdit
 from monitor.context.reduce import difference
-from monitor.context.repair import repair, repair_next
+from monitor.context.repairs import repair, repair_next
 from monitor.context.tokens import ContextMeter, TokenCount
 from monitor.context.window import Window, WindowSource
 from monitor.errors import PRESSING, CompactionFailure, CompactionReason, ConfigError

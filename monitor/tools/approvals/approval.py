@@ -186,7 +186,7 @@ class Approvals:
                 return Admission(CallState.AWAITING_APPROVAL, WAITS, approval=request.id)
             if answer.decision == "expired":
                 return Admission(CallState.EXPIRED, EXPIRED, approval=request.id)
-            if answer.decision == "denied":
+            if not answer.approved:
                 return _refused(request, answer)
             call = judged(entry, arguments)
             if answer.arguments is not None:

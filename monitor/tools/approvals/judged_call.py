@@ -17,7 +17,7 @@ from typing import Any, Final
 from monitor.tools.approvals.known_commands import in_directories, table_of
 from monitor.tools.approvals.path_patterns import is_path
 from monitor.tools.approvals.plain_words import PlainCommand, plain_line
-from monitor.tools.approvals.started.launchers import StartedCommands, started_by
+from monitor.tools.approvals.started_commands import StartedCommands, started_by
 from monitor.tools.base import CallPlace, ToolKind
 from monitor.tools.masking import masked
 from monitor.tools.registry import ToolEntry

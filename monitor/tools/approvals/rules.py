@@ -33,9 +33,7 @@ from monitor.tools.approvals.judged_call import COMMAND, JudgedCall, bare_call, 
 from monitor.tools.approvals.known_commands import in_directories, is_proven, unproven
 from monitor.tools.approvals.path_patterns import Match, allows, denied_words, denies, may_hold, touches_below
 from monitor.tools.approvals.plain_words import ANY, PlainCommand, PlainWord, known_options, need_parser
-from monitor.tools.approvals.started.command_words import name_of_program
-from monitor.tools.approvals.started.launchers import StartedCommands
-from monitor.tools.approvals.started.scripts import may_start, writes_first
+from monitor.tools.approvals.started_commands import StartedCommands, name_of_program
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 _STRICTNESS: Final = ("allow", "ask", "deny")
@@ -217,7 +215,7 @@ def _match(rule: Rule, call: JudgedCall) -> Match:
         return ""
     if rule.decision == "allow":
         return "maybe" if call.line is not None and call.plain is None else ""
-    found = _weaker(fits, _starts(call, call.started, rule.prefixes))
+    found = _weaker(fits, _starts(call.started, rule.prefixes))
     return found or ("" if call.started.certain else "maybe")
 
 
@@ -288,24 +286,12 @@ def _line_match(call: JudgedCall, pattern: str) -> Match:
     return found
 
 
-def _starts(call: JudgedCall, started: StartedCommands, prefixes: Sequence[Sequence[str]]) -> Match:
+def _starts(started: StartedCommands, prefixes: Sequence[Sequence[str]]) -> Match:
     """Whether a command that is started begins with one of `prefixes`. This is for rules that ask
     or refuse: `/usr/bin/git -C x push` counts as `git push`.
     """
     found = {_begins(words, prefix) for words in started.commands for prefix in prefixes}
-    directories = _directories(call)
-    alone = call.plain is not None and len(call.plain) == 1
-    for words in started.commands:
-        if may_start(words, prefixes, directories) or (not alone and writes_first(words, directories)):
-            found.add("maybe")
-            break
     return "yes" if "yes" in found else "maybe" if "maybe" in found else ""
-
-
-def _directories(call: JudgedCall) -> list[Path]:
-    """The folders that are known in which commands of the call may begin."""
-    places = {one for _, those in in_directories(call.plain or (), call.place.directory) for one in those}
-    return [one for one in places if one is not None] or [call.place.directory]
 
 
 def _begins(words: Sequence[PlainWord], prefix: Sequence[str]) -> Match:

@@ -37,7 +37,7 @@ from monitor.transcripts.analysis.survey import (
 )
 from monitor.transcripts.base import ReadReport
 from monitor.transcripts.places import sources_of
-from monitor.transcripts.readers.base import LineReader, LineReading
+from monitor.transcripts.readers.base import LineReader
 from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.source import HEAD_BYTES, Source
 
@@ -85,7 +85,7 @@ class FileReading:
 
     format: str
     inode: tuple[int, int]
-    reading: LineReading
+    reading: LineReader
     survey: Survey
     report: ReadReport = field(default_factory=ReadReport)
     offset: int = 0

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from monitor.transcripts.base import Began, CompactionSeen, ReadReport, RecordedMessage, TranscriptEntry
-from monitor.transcripts.readers.base import LineReader, LineReading, OpenRun, RecentIds
-from monitor.transcripts.readers.values import call_of, id_of, result_of, rows, seconds, table, text, whole
+from monitor.transcripts.base import CompactionSeen, ReadReport, RecordedMessage, TranscriptEntry
+from monitor.transcripts.readers.base import NOTHING, LineReader, RecentIds
+from monitor.transcripts.readers.values import answer_of, call_of, id_of, seconds, tables, text, whole
 from monitor.transcripts.source import Source
 
 _RUNNING: Final = frozenset({"RUNNING", "PENDING", "GENERATING", "QUEUED", "WAITING"})
@@ -25,18 +25,28 @@ _LABELS: Final = frozenset({"toolSummary", "toolAction"})
 """What the model says of a call, for people: the tool does not get it."""
 
 
-class AntigravityLines(LineReading):
-    """The steps of one conversation."""
+class AntigravityReader(LineReader):
+    """Reads conversations of Antigravity."""
 
-    def __init__(self, source: Source) -> None:
-        self._run = OpenRun(_conversation(source))
+    format = "antigravity"
+    agent = "Antigravity"
+    places: ClassVar[tuple[str, ...]] = (".gemini/antigravity*/brain/*/.system_generated/logs/transcript.jsonl",)
+    head: ClassVar[Mapping[str, str]] = {"run": "", "model": "model"}
+
+    def __init__(self, source: Source = NOTHING) -> None:
+        super().__init__(source)
+        self.run.id = _conversation(source)
         self._seen = RecentIds()
         self._open: deque[str] = deque(maxlen=1_000)
         """The ids of the calls without a result, oldest first."""
-        self._began = False
+
+    def fits(self, source: Source) -> bool:
+        """Steps with a number, a source and a type."""
+        first = source.first_record
+        return {"step_index", "source", "type"} <= first.keys() and text(first.get("type")).isupper()
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
-        kind, at = text(record.get("type")), seconds(record.get("created_at"))
+        kind, at, run = text(record.get("type")), seconds(record.get("created_at")), self.run
         if "step_index" not in record or not kind:
             report.does_not_know(kind)
             return
@@ -46,54 +56,32 @@ class AntigravityLines(LineReading):
             report.repeated += 1
             return
         said = text(record.get("content"))
-        if not self._began:
-            self._began = True
+        if not self.known:
             model = _MODEL.search(said)
-            yield Began(run=self._run.id, model=model[1] if model else "")
+            yield from self.begin({"model": model[1]} if model else {})
         if kind == "USER_INPUT":
             self._open.clear()
-            yield self._run.said(RecordedMessage("user", _request(said), at=at))
+            yield run.said(RecordedMessage("user", _request(said), at=at))
         elif kind == "CHECKPOINT":
-            yield CompactionSeen(run=self._run.id, at=at)
+            yield CompactionSeen(run=run.id, at=at)
         elif kind == "PLANNER_RESPONSE" or "tool_calls" in record:
-            yield self._run.said(self._response(record, said, at))
+            yield run.said(self._response(record, said, at))
         elif self._open and text(record.get("source")) != "SYSTEM":
-            yield self._run.said(self._result(record, said, at))
+            said = _TIMES.sub("", said, count=1) if said.startswith(("Created At: ", "Completed At: ")) else said
+            failed = text(record.get("status")) == "ERROR" or whole(record.get("exit_code")) > 0
+            failed = failed or said.startswith(_FAILED)
+            yield run.said(answer_of("", said, at=at, is_error=failed, call_id=self._open.popleft()))
         elif said:
-            yield self._run.said(RecordedMessage("system", said, synthetic=True, at=at))
+            yield run.said(RecordedMessage("system", said, synthetic=True, at=at))
 
     def _response(self, record: Mapping[str, Any], said: str, at: float | None) -> RecordedMessage:
         step = id_of(record["step_index"])
         calls = [
             call_of(call.get("name"), _arguments(call.get("args", call.get("arguments"))), f"{step}.{number}")
-            for number, call in enumerate(map(table, rows(record.get("tool_calls"))))
+            for number, call in enumerate(tables(record.get("tool_calls")))
         ]
         self._open.extend(call.id for call in calls if call.id is not None)
         return RecordedMessage("assistant", said, tuple(calls), reasoning=text(record.get("thinking")), at=at)
-
-    def _result(self, record: Mapping[str, Any], said: str, at: float | None) -> RecordedMessage:
-        said = _TIMES.sub("", said, count=1) if said.startswith(("Created At: ", "Completed At: ")) else said
-        failed = text(record.get("status")) == "ERROR" or whole(record.get("exit_code")) > 0 or said.startswith(_FAILED)
-        answer = result_of("", said, is_error=failed, call_id=self._open.popleft())
-        return RecordedMessage("tool", tool_results=(answer,), at=at)
-
-    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        if self._began:
-            yield self._run.end()
-
-
-class AntigravityReader(LineReader):
-    """Reads conversations of Antigravity."""
-
-    format = "antigravity"
-    agent = "Antigravity"
-    places: ClassVar[tuple[str, ...]] = (".gemini/antigravity*/brain/*/.system_generated/logs/transcript.jsonl",)
-    reading = AntigravityLines
-
-    def fits(self, source: Source) -> bool:
-        """Steps with a number, a source and a type."""
-        first = source.first_record
-        return {"step_index", "source", "type"} <= first.keys() and text(first.get("type")).isupper()
 
 
 def _conversation(source: Source) -> str:

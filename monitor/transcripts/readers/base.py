@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from monitor.chunks import Usage
@@ -19,10 +20,12 @@ from monitor.transcripts.base import (
     ReadReport,
     RecordedCall,
     RecordedMessage,
+    RecordedResult,
     RunTotals,
     Said,
     TranscriptEntry,
 )
+from monitor.transcripts.readers.values import text
 from monitor.transcripts.source import Source
 
 REMEMBERED: Final = 32_768
@@ -99,13 +102,67 @@ class RunIds:
         return id if count == 1 else self.of(f"{id}~{count}")
 
 
+@dataclass(slots=True)
+class HeldResponse:
+    """A response of the model whose pieces come one by one, and the results that came meanwhile."""
+
+    at: float | None = None
+    model: str = ""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    id: str | None = None
+    """The id of the response, if the recording has one. With an id it counts without any piece."""
+    text: list[str] = field(default_factory=list[str])
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
+    results: list[RecordedMessage] = field(default_factory=list[RecordedMessage])
+    answers: list[RecordedResult] = field(default_factory=list[RecordedResult])
+    """Results that are one message together."""
+
+    def __bool__(self) -> bool:
+        return self.id is not None or bool(self.text or self.reasoning or self.calls)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a result has come. A further piece of the model is of the next response."""
+        return bool(self.results or self.answers)
+
+    def message(self, between: str = "\n") -> RecordedMessage:
+        """The whole response. `between` stands between the pieces of its texts."""
+        return RecordedMessage(
+            "assistant",
+            between.join(self.text),
+            tuple(self.calls),
+            reasoning=between.join(filter(None, self.reasoning)),
+            at=self.at,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            model=self.model,
+        )
+
+    def answered(self) -> Iterator[RecordedMessage]:
+        """The messages of the results."""
+        yield from self.results
+        if self.answers:
+            yield RecordedMessage("tool", tool_results=tuple(self.answers))
+
+    def messages(self, between: str = "\n") -> Iterator[RecordedMessage]:
+        """The response, if any piece of it came, and its results."""
+        if self:
+            yield self.message(between)
+        yield from self.answered()
+
+
 class OpenRun:
     """A run while it is read. Its last messages say whether it has ended."""
 
-    __slots__ = ("_open_calls", "ended", "id", "last_role", "totals")
+    __slots__ = ("_open_calls", "ended", "held", "id", "last_role", "model", "totals")
 
     def __init__(self, id: str) -> None:
         self.id = id
+        self.model = ""
+        """The model of the responses that name none."""
+        self.held = HeldResponse()
         self.ended: tuple[EndState, str] | None = None
         """The end of the run, if the recording names one."""
         self.totals: RunTotals | None = None
@@ -123,6 +180,18 @@ class OpenRun:
             self.last_role = message.role
         return Said(run=self.id, message=message)
 
+    def asked(self, said: str, at: float | None = None, *, synthetic: bool = False) -> Said:
+        """The entry of what a person says: the run goes on. `synthetic`: the program says it."""
+        if not synthetic:
+            self.ended = None
+        return self.said(RecordedMessage("user", said, synthetic=synthetic, at=at))
+
+    def flush(self, between: str = "\n") -> Iterator[Said]:
+        """The response that is held, and its results. `between` stands between its pieces."""
+        held, self.held = self.held, HeldResponse()
+        held.model = held.model or self.model
+        yield from map(self.said, held.messages(between))
+
     def end(self) -> Ended:
         """The entry of its end. A run has not finished if a call is open, or if the last message is
         not the model's.
@@ -138,6 +207,26 @@ class OpenRun:
         if self.last_role == "assistant":
             return "finished", "the last message is the model's"
         return "unknown", ""
+
+
+def began_of(
+    record: Mapping[str, Any],
+    stem: str,
+    *,
+    run: str = "id",
+    parent: str = "",
+    project: str = "",
+    title: str = "",
+    model: str = "",
+) -> Began:
+    """The beginning of a run, as `record` has it. Each fact stands in one of the fields that are
+    named, with blanks between their names. The first of them that has a text counts.
+    """
+
+    def fact(names: str) -> str:
+        return next((said for name in names.split() if (said := text(record.get(name)))), "")
+
+    return Began(fact(run) or stem, fact(parent) or None, fact(project), fact(title), fact(model))
 
 
 def whole_run(
@@ -161,27 +250,34 @@ def whole_run(
 # Readers of JSON lines. Such a file may grow, so a reading can be stored between two records, and
 # go on where the file ended.
 
+NOTHING: Final = Source.of_bytes("", b"")
+NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
-class LineReading(ABC):
-    """A reading of JSON lines, one record after the other. It can be stored (`pickle`) between two
-    records.
+
+class LineReader(TranscriptReader):
+    """A reader of files of JSON lines, one record after the other. An instance reads one file, and
+    can be stored (`pickle`) between two records. Those that recognise a format read `NOTHING`.
     """
 
-    stale = False
-    """A record came that changes what stands before it. The reading from the start would give
-    something else.
-    """
+    head: ClassVar[Mapping[str, str]] = {}
+    """The fields of the record with which a run begins, as `began_of` takes them."""
+    between: ClassVar[str] = "\n"
+    """What stands between the pieces of a text of the model."""
 
-    @abstractmethod
-    def __init__(self, source: Source) -> None: ...
+    def __init__(self, source: Source = NOTHING) -> None:
+        self.run = OpenRun(source.stem)
+        self.known = False
+        """Whether the run has begun."""
+        self._foreign = False
+        """Whether the records are of another session, which stands behind the own one."""
+        self.stale = False
+        """A record came that changes what stands before it. The reading from the start would give
+        something else.
+        """
 
-    @abstractmethod
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterable[TranscriptEntry]:
-        """The entries that the next record completes."""
-
-    @abstractmethod
-    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """The entries of what is held, and the ends of the runs."""
+    def reading_of(self, source: Source) -> LineReader | None:
+        """A new reading of `source`. `None`: this file must be read whole."""
+        return type(self)(source)
 
     def began_like(self, source: Source) -> bool:
         """Whether a reading of `source` from its start would begin like this one: its head may have
@@ -189,57 +285,57 @@ class LineReading(ABC):
         """
         return True
 
-    def read_all(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """Read the whole file, and end its runs."""
-        for record in source.records(report):
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        reading = self.reading_of(source)
+        if reading is None:
+            yield from self.read_document(source, report)
+        else:
+            yield from reading.take_all(source.records(report), report)
+
+    def read_document(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        """The entries of a file that must be read whole."""
+        yield from ()
+
+    def take_all(self, records: Iterable[Mapping[str, Any]], report: ReadReport) -> Iterator[TranscriptEntry]:
+        """The entries of all records, and the ends of the runs."""
+        for record in records:
             yield from self.take(record, report)
         yield from self.end(report)
 
+    @abstractmethod
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterable[TranscriptEntry]:
+        """The entries that the next record completes."""
 
-class LineReader(TranscriptReader):
-    """A reader that reads files of JSON lines record by record."""
+    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
+        """The entries of what is held, and the ends of the runs."""
+        if self.known:
+            yield from self.flush()
+            yield self.run.end()
 
-    reading: ClassVar[type[LineReading]]
+    def begin(self, record: Mapping[str, Any] = NO_FACTS) -> Iterator[Began]:
+        """The entry with which the run begins, if it has not begun."""
+        if not self.known:
+            self.known = True
+            began = began_of(record, self.run.id, **self.head)
+            self.run.id = began.run
+            yield began
 
-    def reading_of(self, source: Source) -> LineReading | None:
-        """A new reading of `source`. `None`: this file must be read whole."""
-        return self.reading(source)
+    def piece(self, at: float | None = None) -> Iterator[TranscriptEntry]:
+        """A piece of a response follows: the response before it is over if results have come."""
+        if self.run.held.is_answered:
+            yield from self.flush()
+        self.run.held.at = self.run.held.at or at
 
-    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        return self.reading(source).read_all(source, report)
+    def flush(self) -> Iterator[TranscriptEntry]:
+        """The response that is held, and its results."""
+        yield from self.begin()
+        yield from self.run.flush(self.between)
 
-
-@dataclass(slots=True)
-class HeldResponse:
-    """A response of the model whose pieces come one by one, and the results that came meanwhile."""
-
-    at: float | None = None
-    model: str = ""
-    usage: Usage | None = None
-    cost_usd: float | None = None
-    text: list[str] = field(default_factory=list[str])
-    reasoning: list[str] = field(default_factory=list[str])
-    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
-    results: list[RecordedMessage] = field(default_factory=list[RecordedMessage])
-
-    def __bool__(self) -> bool:
-        return bool(self.text or self.reasoning or self.calls)
-
-    def message(self, between: str = "\n") -> RecordedMessage:
-        """The whole response. `between` stands between the pieces of its texts."""
-        return RecordedMessage(
-            "assistant",
-            between.join(self.text),
-            tuple(self.calls),
-            reasoning=between.join(filter(None, self.reasoning)),
-            at=self.at,
-            usage=self.usage,
-            cost_usd=self.cost_usd,
-            model=self.model,
-        )
-
-    def messages(self, between: str = "\n") -> Iterator[RecordedMessage]:
-        """The response, if any piece of it came, and its results."""
-        if self:
-            yield self.message(between)
-        yield from self.results
+    def is_foreign(self, session: object, report: ReadReport) -> bool:
+        """Whether a record is of another session than the first of its file. `session`: the id of
+        the session that the record begins; none if it begins none.
+        """
+        self._foreign = self._foreign or (self.known and text(session) not in {"", self.run.id})
+        if self._foreign:
+            report.is_of_another_session()
+        return self._foreign

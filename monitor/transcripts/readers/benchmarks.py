@@ -1,11 +1,17 @@
-"""Runs of benchmarks: SWE-agent, mini-swe-agent, tau-bench, ATIF (Harbor's trajectories)."""
+"""Runs of benchmarks and evaluations: SWE-agent, mini-swe-agent, tau-bench, ATIF (Harbor's
+trajectories), and Inspect.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
+from monitor.chunks import Usage
 from monitor.transcripts.base import (
     Began,
     EndState,
@@ -15,9 +21,10 @@ from monitor.transcripts.base import (
     RunTotals,
     TranscriptEntry,
 )
-from monitor.transcripts.readers.base import RunIds, TranscriptReader, whole_run
-from monitor.transcripts.readers.chat import are_messages, messages_of
+from monitor.transcripts.readers.base import NO_FACTS, RunIds, TranscriptReader, began_of, whole_run
+from monitor.transcripts.readers.chat import are_messages, messages_of, usage_of, with_model
 from monitor.transcripts.readers.values import (
+    answer_of,
     call_of,
     dollars,
     id_of,
@@ -26,12 +33,13 @@ from monitor.transcripts.readers.values import (
     rows,
     seconds,
     table,
+    tables,
     text,
     tokens_of,
     whole,
     words,
 )
-from monitor.transcripts.source import Source
+from monitor.transcripts.source import MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source, damage
 
 _COMMAND: Final = re.compile(r"```(?:bash|sh|mswea_bash_command)\n([^`]+)```")
 """mini-swe-agent's command: a fenced block of the answer."""
@@ -69,13 +77,12 @@ class SweAgentReader(TranscriptReader):
         document = table(source.document)
         info = table(document.get("info"))
         began = Began(run=source.stem, project=text(document.get("environment")))
-        steps = [*_objects(document.get("trajectory"), report)]
-        task = [one for one in rows(document.get("history")) if text(table(one).get("role")) in {"system", "user"}][:2]
-        messages = (
-            [*messages_of(task), *(message for step in steps for message in _step(step))]
-            if steps
-            else messages_of(rows(document.get("history")), report)
-        )
+        steps, history = [*_objects(document.get("trajectory"), report)], rows(document.get("history"))
+        if steps:
+            task = [one for one in history if text(table(one).get("role")) in {"system", "user"}][:2]
+            messages = chain(messages_of(task), *map(_step, steps))
+        else:
+            messages = messages_of(history, report)
         totals = _stats(table(info.get("model_stats")))
         yield from whole_run(began, messages, ended=_ended(text(info.get("exit_status"))), totals=totals)
 
@@ -89,13 +96,16 @@ def _objects(steps: object, report: ReadReport) -> Iterator[Mapping[str, Any]]:
             report.does_not_know(step)
 
 
+def _totals(model: str, usage: Usage | None, cost: object) -> RunTotals:
+    return RunTotals(usage=() if usage is None else ((model, usage),), cost_usd=dollars(cost))
+
+
 def _stats(stats: Mapping[str, Any]) -> RunTotals | None:
     """The sums of SWE-agent and mini-swe-agent. A demonstration, which asks no model, has zeros."""
     if not whole(stats.get("api_calls")):
         return None
-    usage = tokens_of(stats, given=("tokens_sent",), answered=("tokens_received",))
-    cost = stats.get("instance_cost", stats.get("total_cost"))
-    return RunTotals(usage=() if usage is None else (("", usage),), cost_usd=dollars(cost))
+    usage = tokens_of(stats, "tokens_sent", "tokens_received")
+    return _totals("", usage, stats.get("instance_cost", stats.get("total_cost")))
 
 
 def _step(step: Mapping[str, Any]) -> Iterator[RecordedMessage]:
@@ -104,7 +114,7 @@ def _step(step: Mapping[str, Any]) -> Iterator[RecordedMessage]:
     calls = (RecordedCall("act", {"action": action}),) if action else ()
     yield RecordedMessage("assistant", thought or ("" if action else text(step.get("response"))), calls)
     if action:
-        yield RecordedMessage("tool", tool_results=(result_of("act", text(step.get("observation"))),))
+        yield answer_of("act", text(step.get("observation")))
 
 
 class MiniSweAgentReader(TranscriptReader):
@@ -145,7 +155,7 @@ def _with_commands(messages: Iterator[RecordedMessage]) -> Iterator[RecordedMess
             yield RecordedMessage("assistant", said.strip(), (call,), reasoning=message.reasoning)
             waits = True
         elif waits and message.role == "user":
-            yield RecordedMessage("tool", tool_results=(result_of("bash", message.text),))
+            yield answer_of("bash", message.text)
             waits = False
         else:
             yield message
@@ -204,7 +214,7 @@ def _dialogue(display: str) -> Iterator[RecordedMessage]:
     said_by = zip(pieces[1::2], map(str.strip, pieces[2::2]), strict=True)
     for number, (role, said) in enumerate(said_by):
         if role == "tool":
-            yield RecordedMessage("tool", tool_results=(result_of("", said),))
+            yield answer_of("", said)
         elif role == "assistant":
             calls = (RecordedCall("?", {"call": number}),) if said == "None" else ()  # no two are known to be equal
             yield RecordedMessage("assistant", "" if calls else said, calls)
@@ -229,49 +239,153 @@ class AtifReader(TranscriptReader):
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         document = table(source.document)
-        agent = table(document.get("agent"))
-        model = text(agent.get("model_name"))
-        id = text(document.get("session_id")) or source.stem
-        began = Began(run=id, project=text(agent.get("name")), model=model)
+        agent, metrics = table(document.get("agent")), table(document.get("final_metrics"))
+        facts = {**agent, "session_id": document.get("session_id")}
+        began = began_of(facts, source.stem, run="session_id", project="name", model="model_name")
+        cached = "total_cached_tokens"
+        usage = tokens_of(metrics, "total_prompt_tokens", "total_completion_tokens", cached=cached)
+        totals = _totals(began.model, usage, metrics.get("total_cost_usd")) if metrics else None
         steps = _objects(document.get("steps"), report)
-        metrics = table(document.get("final_metrics"))
-        usage = tokens_of(
-            metrics, given=("total_prompt_tokens",), answered=("total_completion_tokens",), cached="total_cached_tokens"
-        )
-        cost = dollars(metrics.get("total_cost_usd"))
-        totals = RunTotals(usage=() if usage is None else ((model, usage),), cost_usd=cost)
-        yield from whole_run(
-            began,
-            (message for step in steps for message in _atif_step(step, model, report)),
-            totals=totals if metrics else None,
-        )
+        found = (message for step in steps for message in _atif_step(step, began.model, report))
+        yield from whole_run(began, found, totals=totals)
 
 
 def _atif_step(step: Mapping[str, Any], model: str, report: ReadReport) -> Iterator[RecordedMessage]:
     source, at = text(step.get("source")), seconds(step.get("timestamp"))
-    results = tuple(
-        result_of("", words(one.get("content")), call_id=text(one.get("source_call_id")) or None)
-        for one in map(table, rows(table(step.get("observation")).get("results")))
-    )
+    said, metrics = words(step.get("message")), table(step.get("metrics"))
     if source == "agent":
-        calls = tuple(
-            call_of(one.get("function_name"), parsed(one.get("arguments")), one.get("tool_call_id"))
-            for one in map(table, rows(step.get("tool_calls")))
-        )
-        metrics = table(step.get("metrics"))
+        usage = tokens_of(metrics, "prompt_tokens", "completion_tokens", cached="cached_tokens")
         yield RecordedMessage(
             "assistant",
-            words(step.get("message")),
-            calls,
+            said,
+            tuple(
+                call_of(one.get("function_name"), parsed(one.get("arguments")), one.get("tool_call_id"))
+                for one in tables(step.get("tool_calls"))
+            ),
             reasoning=text(step.get("reasoning_content")),
             at=at,
-            usage=tokens_of(metrics, given=("prompt_tokens",), answered=("completion_tokens",), cached="cached_tokens"),
+            usage=usage,
             cost_usd=dollars(metrics.get("cost_usd")),
             model=text(step.get("model_name")) or model,
         )
     elif source in {"user", "system"}:
-        yield RecordedMessage("user" if source == "user" else "system", words(step.get("message")), at=at)
+        yield RecordedMessage("user" if source == "user" else "system", said, at=at)
     else:
         report.does_not_know(source)
+    results = tuple(
+        result_of("", words(one.get("content")), call_id=one.get("source_call_id"))
+        for one in tables(table(step.get("observation")).get("results"))
+    )
     if results:
         yield RecordedMessage("tool", tool_results=results, at=at)
+
+
+# --------------------------------------------------------------------------------------------------
+# Inspect: `.eval` archives (ZIP, a member a sample) and logs as one JSON document. A long text may
+# stand once among the attachments of its sample, and be named elsewhere.
+
+_ATTACHED: Final = "attachment://"
+_HEADS: Final = ("header.json", "_journal/start.json")
+"""The members of an archive that say what was evaluated."""
+
+
+class InspectAiReader(TranscriptReader):
+    """Reads evaluation logs of Inspect."""
+
+    format = "inspect"
+    agent = "Inspect"
+
+    def fits(self, source: Source) -> bool:
+        """An archive with the journal of an evaluation, or a document with one."""
+        if source.head.startswith(ZIP_MAGIC):
+            return any(name in _HEADS for name in _names(source))
+        document = source.document
+        return (
+            isinstance(document, dict)
+            and isinstance(document.get("eval"), dict)
+            and ("samples" in document or {"version", "status"} <= document.keys())
+        )
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        if source.head.startswith(ZIP_MAGIC):
+            yield from _archive(source, report)
+            return
+        document = table(source.document)
+        head, names = table(document.get("eval")), RunIds()
+        for sample in rows(document.get("samples")):
+            yield from _sample(table(sample), head, source, names, report)
+
+
+def _names(source: Source) -> list[str]:
+    try:
+        with source.open() as file, zipfile.ZipFile(file) as archive:
+            return archive.namelist()
+    except damage():
+        return []
+
+
+def _archive(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+    try:
+        with source.open() as file, zipfile.ZipFile(file) as archive:
+            ids, names = RunIds(), archive.namelist()
+            heads = (table(_member(archive, name, report)).get("eval") for name in _HEADS if name in names)
+            head = next(filter(None, map(table, heads)), NO_FACTS)
+            for name in names:
+                if name.startswith("samples/"):
+                    yield from _sample(table(_member(archive, name, report)), head, source, ids, report)
+    except damage(NotImplementedError) as error:
+        report.cannot_read(1, f"the archive cannot be read: {error}")
+
+
+def _member(archive: zipfile.ZipFile, name: str, report: ReadReport) -> object:
+    if archive.getinfo(name).file_size > MAX_DOCUMENT_BYTES:
+        report.cannot_read(1, f"{name} is longer than {MAX_DOCUMENT_BYTES} bytes")
+        return None
+    try:
+        return json.loads(archive.read(name))
+    except damage(ValueError, RecursionError, NotImplementedError) as error:
+        report.cannot_read(1, f"{name}: {error}")
+        return None
+
+
+def _sample(
+    sample: Mapping[str, Any], head: Mapping[str, Any], source: Source, names: RunIds, report: ReadReport
+) -> Iterator[TranscriptEntry]:
+    if not sample:
+        return
+    attached = table(sample.get("attachments"))
+    model = text(head.get("model"))
+    ended: tuple[EndState, str] | None = None
+    if limit := table(sample.get("limit")):
+        ended = ("limit", text(limit.get("type")) or "limit")
+    elif error := table(sample.get("error")):
+        ended = ("failed", text(error.get("message"))[:200])
+    began = Began(
+        run=names.of(f"{source.stem}#{id_of(sample.get('id'))}.{id_of(sample.get('epoch', 1))}"),
+        project=text(head.get("task")),
+        model=model,
+    )
+    messages = (_resolved(message, attached, 0) for message in rows(sample.get("messages")))
+    totals = RunTotals(usage=tuple(_usage_by_model(table(sample.get("model_usage")))))
+    yield from whole_run(began, with_model(messages_of(messages, report), model), ended=ended, totals=totals)
+
+
+def _usage_by_model(given: Mapping[str, Any]) -> Iterator[tuple[str, Usage]]:
+    """The tokens of all models of a sample, those of a grader too."""
+    for name, usage in given.items():
+        if (counted := usage_of(table(usage))) is not None:
+            yield name, counted
+
+
+def _resolved(value: Any, attached: Mapping[str, Any], depth: int) -> Any:
+    """`value` with its attachments in their places."""
+    if isinstance(value, str):
+        return attached.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
+    if depth > MOST_DEPTH or not attached:
+        return value
+    if isinstance(value, dict):
+        return {key: _resolved(item, attached, depth + 1) for key, item in value.items()}
+    return [_resolved(item, attached, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+MOST_DEPTH = 16

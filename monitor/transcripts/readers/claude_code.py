@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, ClassVar, Final
 
-from monitor.transcripts.base import Began, CompactionSeen, ReadReport, RecordedMessage, TranscriptEntry
-from monitor.transcripts.readers.base import HeldResponse, LineReader, LineReading, OpenRun, RecentIds
+from monitor.transcripts.base import Began, CompactionSeen, ReadReport, RecordedMessage, RecordedResult, TranscriptEntry
+from monitor.transcripts.readers.base import NOTHING, HeldResponse, LineReader, OpenRun, RecentIds
 from monitor.transcripts.readers.chat import usage_of
 from monitor.transcripts.readers.values import call_of, dollars, in_tier, result_of, rows, seconds, table, text, words
 from monitor.transcripts.source import Source
@@ -36,17 +36,42 @@ _INTERRUPTED: Final = "[Request interrupted by user"
 _SYNTHETIC: Final = "<synthetic>"
 
 
-class ClaudeCodeLines(LineReading):
-    """A reading of a session and its subagents."""
+class ClaudeCodeReader(LineReader):
+    """Reads session files and stream-json: a session and its subagents."""
 
-    def __init__(self, source: Source) -> None:
-        self._stem = source.stem
+    format = "claude-code"
+    agent = "Claude Code"
+    places: ClassVar[tuple[str, ...]] = (".claude/projects/**/*.jsonl", ".config/claude/projects/**/*.jsonl")
+
+    def __init__(self, source: Source = NOTHING) -> None:
+        super().__init__(source)
         self._session = _own_session(source)
         self._runs: dict[str, AgentRun] = {}
         self._seen = RecentIds()
 
+    def fits(self, source: Source) -> bool:
+        """A record with a message of content blocks and the id of its session, on a line or among
+        the `loglines` of an export.
+        """
+        if any("content" in table(table(one).get("message")) for one in _log_lines(source)[:20]):
+            return True
+        for record in source.first_records:
+            message = table(record.get("message"))
+            if "sessionId" in record and "parentUuid" in record and "content" in message:
+                return True
+            if record.get("type") == "system" and record.get("subtype") == "init" and "session_id" in record:
+                return True
+        first = source.first_record
+        return first.get("type") == "summary" and "leafUuid" in first
+
     def began_like(self, source: Source) -> bool:
         return _own_session(source) == self._session
+
+    def reading_of(self, source: Source) -> LineReader | None:
+        return None if _log_lines(source) else super().reading_of(source)
+
+    def read_document(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        yield from type(self)(source).take_all(map(table, _log_lines(source)), report)
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterable[TranscriptEntry]:
         kind = text(record.get("type"))
@@ -67,55 +92,18 @@ class ClaudeCodeLines(LineReading):
             else:
                 report.copied += 1
             return ()
-        run = _run_of(
-            record, self._session or text(record.get("session_id", record.get("sessionId"))) or self._stem, self._runs
-        )
+        session = self._session or text(record.get("session_id", record.get("sessionId"))) or self.run.id
+        run = _run_of(record, session, self._runs)
         if run.last_role == "":
             run.last_role = "nobody"
-            return chain((run.began(record),), run.take(record))
+            model = text(table(record.get("message")).get("model")) or text(record.get("model"))
+            return chain((Began(run.id, run.parent, text(record.get("cwd")), model=model),), run.take(record))
         return run.take(record)
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
         for run in self._runs.values():
             yield from run.flush()
             yield run.end()
-
-
-class ClaudeCodeReader(LineReader):
-    """Reads session files and stream-json."""
-
-    format = "claude-code"
-    agent = "Claude Code"
-    places: ClassVar[tuple[str, ...]] = (".claude/projects/**/*.jsonl", ".config/claude/projects/**/*.jsonl")
-    reading = ClaudeCodeLines
-
-    def reading_of(self, source: Source) -> LineReading | None:
-        return None if _log_lines(source) else ClaudeCodeLines(source)
-
-    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        """A session file is read line by line, an export of the web as a whole."""
-        lines, reading = _log_lines(source), ClaudeCodeLines(source)
-        if not lines:
-            yield from reading.read_all(source, report)
-            return
-        for record in map(table, lines):
-            yield from reading.take(record, report)
-        yield from reading.end(report)
-
-    def fits(self, source: Source) -> bool:
-        """A record with a message of content blocks and the id of its session, on a line or among
-        the `loglines` of an export.
-        """
-        if any("content" in table(table(one).get("message")) for one in _log_lines(source)[:20]):
-            return True
-        for record in source.first_records:
-            message = table(record.get("message"))
-            if "sessionId" in record and "parentUuid" in record and "content" in message:
-                return True
-            if record.get("type") == "system" and record.get("subtype") == "init" and "session_id" in record:
-                return True
-        first = source.first_records[:1]
-        return bool(first) and first[0].get("type") == "summary" and "leafUuid" in first[0]
 
 
 class IFlowReader(ClaudeCodeReader):
@@ -147,28 +135,20 @@ def _own_session(source: Source) -> str:
     session with the most records in its head.
     """
     sessions: Counter[str] = Counter()
-    for record in _head_records(source):
-        session = text(record.get("sessionId"))
-        if session == source.stem != "":
-            return session
-        sessions[session] += 1
-    sessions.pop("", None)
+    for record in Source.of_bytes(source.name, source.head).records(ReadReport()):
+        if text(record.get("type")) in {"user", "assistant", "system"}:
+            session = text(record.get("sessionId"))
+            if session == source.stem != "":
+                return session
+            sessions[session] += 1
+    del sessions[""]
     return sessions.most_common(1)[0][0] if sessions else ""
-
-
-def _head_records(source: Source) -> Iterator[Mapping[str, Any]]:
-    """Records with a session, as far as the head of the file goes."""
-    head = Source.of_bytes(source.name, source.head)
-    yield from (
-        record for record in head.records(ReadReport()) if text(record.get("type")) in {"user", "assistant", "system"}
-    )
 
 
 def _run_of(record: Mapping[str, Any], session: str, runs: dict[str, AgentRun]) -> AgentRun:
     agent = text(record.get("agentId")) or text(record.get("parent_tool_use_id"))
     if record.get("isSidechain") and not agent:
-        root = _root(record, runs)
-        agent = root
+        agent = _root(record, runs)
     id = f"{session}/{agent}" if agent else session
     if id not in runs:
         runs[id] = AgentRun(id, parent=session if agent else None)
@@ -196,19 +176,8 @@ class AgentRun(OpenRun):
         super().__init__(id)
         self.parent = parent
         self.uuids = RecentIds()
-        self._held: HeldResponse | None = None
-        self._held_id = ""
         self._done = RecentIds()
         self._calls = RecentIds()
-
-    def began(self, record: Mapping[str, Any]) -> Began:
-        message = table(record.get("message"))
-        return Began(
-            run=self.id,
-            parent=self.parent,
-            project=text(record.get("cwd")),
-            model=text(message.get("model")) or text(record.get("model")),
-        )
 
     def result(self, record: Mapping[str, Any]) -> None:
         """Take the last line of stream-json, which says how the run ended."""
@@ -247,38 +216,28 @@ class AgentRun(OpenRun):
             if record.get("isApiErrorMessage"):
                 self.ended = ("failed", said[:200])
             return
-        if self._held is None or self._held_id != id:
+        if self.held.id != id:
             yield from self.flush()
             if not self._done.is_new(id):
                 return  # copies of a message that is complete
-            self._held, self._held_id = HeldResponse(at), id
-        told = table(message.get("usage"))
-        self._held.model = in_tier(text(message.get("model")), told)
-        self._held.usage = usage_of(told) or self._held.usage
-        self._held.cost_usd = dollars(record.get("costUSD"))
-        _add(self._held, self._fresh(message.get("content")))
+            self.held = HeldResponse(at, id=id)
+        told, held = table(message.get("usage")), self.held
+        held.model = in_tier(text(message.get("model")), told)
+        held.usage = usage_of(told) or held.usage
+        held.cost_usd = dollars(record.get("costUSD"))
+        _add(held, self._fresh(message.get("content")))
 
     def _user(self, record: Mapping[str, Any], at: float | None) -> Iterator[TranscriptEntry]:
         content = table(record.get("message")).get("content")
         blocks = rows(content)
         results = [block for block in blocks if table(block).get("type") == "tool_result"]
-        found = [
-            result_of(
-                "",
-                _result_text(block.get("content")),
-                is_error=block.get("is_error") is True,
-                call_id=text(block.get("tool_use_id")) or None,
-                refusal="" if block.get("is_error") is True else None,
-            )
-            for block in results
-        ]
         others = [] if len(results) == len(blocks) else [b for b in blocks if table(b).get("type") != "tool_result"]
         rest = words(content if isinstance(content, str) else others)
-        if found:
+        if results:
             self.ended = None
-            answered = RecordedMessage("tool", tool_results=tuple(found), at=at)
-            if self._held is not None:
-                self._held.results.append(answered)
+            answered = RecordedMessage("tool", tool_results=tuple(map(_result, results)), at=at)
+            if self.held:
+                self.held.results.append(answered)
             else:
                 yield self.said(answered)
         if not rest:
@@ -287,19 +246,12 @@ class AgentRun(OpenRun):
             yield from self.flush()
             self.ended = ("aborted", rest[:100])
             return
-        if not found:
-            yield from self.flush()
         synthetic = bool(record.get("isMeta") or record.get("isCompactSummary")) or rest.startswith(_REMINDERS)
-        if not synthetic:
+        if not results:
+            yield from self.flush()
+            yield self.asked(rest, at, synthetic=synthetic)
+        elif not synthetic:
             self.ended = None
-        if not found:
-            yield self.said(RecordedMessage("user", rest, synthetic=synthetic, at=at))
-
-    def flush(self) -> Iterator[TranscriptEntry]:
-        """The message that is held, and the results that came after it."""
-        held, self._held = self._held, None
-        if held is not None:
-            yield from map(self.said, (held.message(), *held.results))
 
 
 def _add(held: HeldResponse, blocks: Iterable[Any]) -> None:
@@ -314,6 +266,12 @@ def _add(held: HeldResponse, blocks: Iterable[Any]) -> None:
                 held.calls.append(call_of(block.get("name"), block.get("input"), block.get("id")))
             case _:
                 pass
+
+
+def _result(block: Mapping[str, Any]) -> RecordedResult:
+    failed = block.get("is_error") is True
+    said, id = _result_text(block.get("content")), block.get("tool_use_id")
+    return result_of("", said, is_error=failed, call_id=id, refusal="" if failed else None)
 
 
 def _result_text(content: object) -> str:

@@ -5,67 +5,68 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from monitor.chunks import Usage
-from monitor.transcripts.base import Began, CompactionSeen, ReadReport, RecordedCall, RecordedMessage, TranscriptEntry
-from monitor.transcripts.readers.base import LineReader, LineReading, OpenRun, RecentIds
-from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.base import CompactionSeen, ReadReport, RecordedMessage, TranscriptEntry
+from monitor.transcripts.readers.base import NOTHING, LineReader, RecentIds
+from monitor.transcripts.readers.values import answer_of, call_of, seconds, table, tables, text, whole, words
 from monitor.transcripts.source import Source
 
 _QUIET: Final = ("hook.", "session.", "assistant.", "permission.", "tool.", "subagent.", "skill.", "system.", "user.")
 
 
-class CopilotCliLines(LineReading):
-    """A reading of the events of a session."""
+class CopilotCliReader(LineReader):
+    """Reads the events of a session of Copilot CLI."""
 
-    def __init__(self, source: Source) -> None:
-        self._stem = source.stem
-        self._run: OpenRun | None = None
-        self._foreign = False
-        self._model = ""
+    format = "copilot-cli"
+    agent = "Copilot CLI"
+    places = (".copilot/session-state/**/*.jsonl",)
+    head: ClassVar[Mapping[str, str]] = {"run": "sessionId", "project": "cwd"}
+
+    def __init__(self, source: Source = NOTHING) -> None:
+        super().__init__(source)
         self._seen = RecentIds()
         self._called = RecentIds()
 
-    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
-        data = table(record.get("data"))
-        if self._run is None:
-            self._run = OpenRun(text(data.get("sessionId")) or self._stem)
-            yield Began(run=self._run.id, project=text(table(data.get("context")).get("cwd")))
-        if record.get("type") == "session.start" and text(data.get("sessionId")) not in {"", self._run.id}:
-            self._foreign = True
-        if self._foreign:
-            report.is_of_another_session()
-        elif not self._seen.is_new(record.get("id")):
-            report.repeated += 1
-        else:
-            kind = text(record.get("type"))
-            yield from self._event(self._run, kind, data, seconds(record.get("timestamp")), report)
+    def fits(self, source: Source) -> bool:
+        """The first record is the start of a session."""
+        data = table(source.first_record.get("data"))
+        return source.first_record.get("type") == "session.start" and ("sessionId" in data or "producer" in data)
 
-    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        if self._run is not None:
-            yield self._run.end()
+    def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
+        kind, data = text(record.get("type")), table(record.get("data"))
+        if not self.known:
+            yield from self.begin({**table(data.get("context")), "sessionId": data.get("sessionId")})
+        if self.is_foreign(data.get("sessionId") if kind == "session.start" else None, report):
+            return
+        if self._seen.is_new(record.get("id")):
+            yield from self._event(kind, data, seconds(record.get("timestamp")), report)
+        else:
+            report.repeated += 1
 
     def _event(
-        self, run: OpenRun, kind: str, data: Mapping[str, Any], at: float | None, report: ReadReport
+        self, kind: str, data: Mapping[str, Any], at: float | None, report: ReadReport
     ) -> Iterator[TranscriptEntry]:
+        run = self.run
         match kind:
             case "session.model_change":
-                self._model = text(data.get("newModel"))
+                run.model = text(data.get("newModel"))
             case "user.message":
-                run.ended = None
-                yield run.said(RecordedMessage("user", words(data.get("content")), at=at))
+                yield run.asked(words(data.get("content")), at)
             case "assistant.message":
                 run.ended = None
-                message = _message(data, at, text(data.get("model")) or self._model)
+                message = _message(data, at, text(data.get("model")) or run.model)
                 for call in message.tool_calls:
                     self._called.is_new(call.id)
                 yield run.said(message)
             case "tool.execution_start" if self._called.is_new(data.get("toolCallId")):
                 call = call_of(data.get("toolName"), data.get("arguments"), data.get("toolCallId"))
-                yield run.said(RecordedMessage("assistant", "", (call,), at=at, model=self._model))
+                yield run.said(RecordedMessage("assistant", "", (call,), at=at, model=run.model))
             case "tool.execution_complete":
-                yield run.said(_result(data, at))
+                said = words(table(data.get("result")).get("content")) or text(table(data.get("error")).get("message"))
+                failed = data.get("success") is False
+                yield run.said(answer_of("", said, at=at, is_error=failed, call_id=data.get("toolCallId")))
             case "session.compaction_complete":
                 yield CompactionSeen(run=run.id, at=at)
             case "abort":
@@ -78,39 +79,14 @@ class CopilotCliLines(LineReading):
                 report.does_not_know(kind)
 
 
-class CopilotCliReader(LineReader):
-    """Reads the events of a session of Copilot CLI."""
-
-    format = "copilot-cli"
-    agent = "Copilot CLI"
-    places = (".copilot/session-state/**/*.jsonl",)
-    reading = CopilotCliLines
-
-    def fits(self, source: Source) -> bool:
-        """The first record is the start of a session."""
-        data = table(source.first_record.get("data"))
-        return source.first_record.get("type") == "session.start" and ("sessionId" in data or "producer" in data)
-
-
 def _message(data: Mapping[str, Any], at: float | None, model: str) -> RecordedMessage:
-    calls: list[RecordedCall] = [
-        call_of(one.get("name"), one.get("arguments"), one.get("toolCallId"))
-        for one in map(table, rows(data.get("toolRequests")))
-    ]
-    answered = whole(data.get("outputTokens"))
+    requests, answered = tables(data.get("toolRequests")), whole(data.get("outputTokens"))
     return RecordedMessage(
         "assistant",
         words(data.get("content")),
-        tuple(calls),
+        tuple(call_of(one.get("name"), one.get("arguments"), one.get("toolCallId")) for one in requests),
         reasoning=text(data.get("reasoningText")),
         at=at,
         usage=Usage(output_tokens=answered, total_tokens=answered) if answered else None,
         model=model,
     )
-
-
-def _result(data: Mapping[str, Any], at: float | None) -> RecordedMessage:
-    said = words(table(data.get("result")).get("content")) or text(table(data.get("error")).get("message"))
-    id = text(data.get("toolCallId")) or None
-    result = result_of("", said, is_error=data.get("success") is False, call_id=id)
-    return RecordedMessage("tool", tool_results=(result,), at=at)

@@ -9,76 +9,85 @@ result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from monitor._util.lazy import LazyModule
-from monitor.transcripts.base import (
-    Began,
-    EndState,
-    ReadReport,
-    RecordedCall,
-    RecordedMessage,
-    RecordedResult,
-    RunTotals,
-    TranscriptEntry,
+from monitor.chunks import Usage
+from monitor.transcripts.base import Began, EndState, ReadReport, RecordedMessage, RunTotals, TranscriptEntry
+from monitor.transcripts.readers.base import (
+    NOTHING,
+    HeldResponse,
+    LineReader,
+    RecentIds,
+    TranscriptReader,
+    began_of,
+    whole_run,
 )
-from monitor.transcripts.readers.base import HeldResponse, LineReader, LineReading, OpenRun, RecentIds, whole_run
-from monitor.transcripts.readers.values import call_of, result_of, rows, seconds, table, text, tokens_of, words
+from monitor.transcripts.readers.chat import message_of_parts, messages_of_contents, response_of
+from monitor.transcripts.readers.values import (
+    answer_of,
+    call_of,
+    result_of,
+    rows,
+    seconds,
+    table,
+    tables,
+    text,
+    tokens_of,
+    words,
+)
 from monitor.transcripts.source import Source
+
+if TYPE_CHECKING:
+    from monitor.wires import gemini as signs
+else:
+    signs = LazyModule("monitor.wires.gemini")  # a hook is waited for, and reads no saved chat
 
 # --------------------------------------------------------------------------------------------------
 # What `gemini --output-format stream-json` prints: a line with the session, pieces of messages,
 # calls, results, and the sums.
 
 
-def is_gemini_stream(source: Source) -> bool:
-    """Whether the first line begins a session, and a line after it is one of its events."""
-    first, rest = source.first_record, source.first_records[1:]
-    if first.get("type") != "init" or "session_id" not in first:
-        return False
-    return not rest or any("role" in one or "tool_id" in one or one.get("type") == "result" for one in rest)
+class GeminiStreamReader(LineReader):
+    """Reads the events of one run of the command."""
 
+    format = "gemini-cli"
+    agent = "Gemini CLI"
+    head: ClassVar[Mapping[str, str]] = {"run": "session_id", "model": "model"}
+    between = ""
 
-class GeminiStreamLines(LineReading):
-    """The events of one run of the command."""
-
-    def __init__(self, source: Source) -> None:
-        self._run = OpenRun(source.stem)
-        self._began = False
-        self._model = ""
-        self._held = HeldResponse()
+    def fits(self, source: Source) -> bool:
+        """The first line begins a session, and a line after it is one of its events."""
+        first, rest = source.first_record, source.first_records[1:]
+        if first.get("type") != "init" or "session_id" not in first:
+            return False
+        return not rest or any("role" in one or "tool_id" in one or one.get("type") == "result" for one in rest)
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         kind, at = text(record.get("type")), seconds(record.get("timestamp"))
-        if not self._began:
-            self._began = True
-            self._run.id = text(record.get("session_id")) or self._run.id
-            self._model = text(record.get("model"))
-            yield Began(run=self._run.id, model=self._model)
+        yield from self.begin(record)
         match kind:
             case "init":
-                pass
+                self.run.model = text(record.get("model"))
             case "message" if record.get("role") == "user":
-                yield from self._flush()
-                yield self._run.said(RecordedMessage("user", words(record.get("content")), at=at))
-            case "message" | "tool_use":
-                if self._held.results:
-                    yield from self._flush()
-                self._held.at = self._held.at or at
-                if kind == "message":
-                    self._held.text.append(words(record.get("content")))
-                else:
-                    call = call_of(record.get("tool_name"), record.get("parameters"), record.get("tool_id"))
-                    self._held.calls.append(call)
+                yield from self.flush()
+                yield self.run.said(RecordedMessage("user", words(record.get("content")), at=at))
+            case "message":
+                yield from self.piece(at)
+                self.run.held.text.append(words(record.get("content")))
+            case "tool_use":
+                yield from self.piece(at)
+                call = call_of(record.get("tool_name"), record.get("parameters"), record.get("tool_id"))
+                self.run.held.calls.append(call)
             case "tool_result":
-                failed = record.get("status") == "error"
+                failed, id = record.get("status") == "error", record.get("tool_id")
                 said = words(record.get("output")) or text(table(record.get("error")).get("message"))
-                result = result_of("", said, is_error=failed, call_id=text(record.get("tool_id")) or None)
-                self._held.results.append(RecordedMessage("tool", tool_results=(result,), at=at))
+                self.run.held.results.append(answer_of("", said, at=at, is_error=failed, call_id=id))
             case "error":
-                self._run.ended = ("failed", text(record.get("message"))[:200])
+                self.run.ended = ("failed", text(record.get("message"))[:200])
             case "result":
-                yield from self._flush()
+                yield from self.flush()
                 self._end(record)
             case _:
                 report.does_not_know(kind)
@@ -86,31 +95,17 @@ class GeminiStreamLines(LineReading):
     def _end(self, record: Mapping[str, Any]) -> None:
         error = text(table(record.get("error")).get("message"))[:200]
         if record.get("status") == "success":
-            self._run.ended = ("finished", "success")
+            self.run.ended = ("finished", "success")
         else:
-            self._run.ended = ("limit" if "turns" in error.lower() else "failed", error or text(record.get("status")))
+            self.run.ended = ("limit" if "turns" in error.lower() else "failed", error or text(record.get("status")))
         stats = table(record.get("stats"))
-        usage = tokens_of(
-            stats, given=("input_tokens",), answered=("output_tokens",), cached="cached", total="total_tokens"
-        )
+        usage = tokens_of(stats, "input_tokens", "output_tokens", cached="cached", total="total_tokens")
         if usage is not None:
-            self._run.totals = RunTotals(usage=((self._model, usage),))
-
-    def _flush(self) -> Iterator[TranscriptEntry]:
-        held, self._held = self._held, HeldResponse(model=self._model)
-        held.model = self._model
-        yield from map(self._run.said, held.messages(""))
-
-    def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        if self._began:
-            yield from self._flush()
-            yield self._run.end()
+            self.run.totals = RunTotals(usage=((self.run.model, usage),))
 
 
-if TYPE_CHECKING:
-    from monitor.wires import gemini as signs
-else:
-    signs = LazyModule("monitor.wires.gemini")  # a hook is waited for, and reads no saved chat
+# --------------------------------------------------------------------------------------------------
+# Sessions and saved chats.
 
 _CONTEXT = "<session_context>"
 """The first message of newer versions, which no person wrote."""
@@ -135,49 +130,83 @@ def _began(session: Mapping[str, Any], stem: str, model: str) -> Began:
     )
 
 
-class SessionMessages:
-    """Reads messages in their order, and what they say about the end."""
-
-    def __init__(self) -> None:
-        self.ended: tuple[EndState, str] | None = None
-
-    def messages(self, one: Mapping[str, Any], report: ReadReport) -> Iterator[RecordedMessage]:
-        kind = text(one.get("type"))
-        if kind == "gemini":
-            self.ended = None
-            yield from _turn(one)
-        elif kind == "user":
-            if _only_answers(one.get("content")):
-                return  # 0.61 writes the results of the calls again
-            self.ended = None
-            said = words(one.get("content"))
-            synthetic = said.startswith(_CONTEXT)
-            yield RecordedMessage("user", said, synthetic=synthetic, at=seconds(one.get("timestamp")))
-        elif kind in {"info", "error", "warning"}:
-            said = words(one.get("content"))
-            yield RecordedMessage("system", said, synthetic=True, at=seconds(one.get("timestamp")))
-            self.ended = _end_of(said) or (("failed", said[:200]) if kind == "error" else self.ended)
-        else:
-            report.does_not_know(kind)
-
-
-class GeminiCliLines(LineReading):
-    """A session on lines. The last message is held, because it may come again. The beginning is
-    held until a model has answered: then the run is known.
+class GeminiCliReader(LineReader):
+    """Reads sessions and saved chats. Of a session on lines, the last message is held, because it
+    may come again. The beginning is held until a model has answered: then the run is known.
     """
 
-    def __init__(self, source: Source) -> None:
+    format = "gemini-cli"
+    agent = "Gemini CLI"
+    places = (
+        ".gemini/tmp/*/chats/*.json",
+        ".gemini/tmp/*/chats/*.jsonl",
+        ".gemini/tmp/*/checkpoint-*.json",
+    )
+
+    def __init__(self, source: Source = NOTHING) -> None:
+        super().__init__(source)
         self._stem = source.stem
         self._records = -1
         self._session: dict[str, Any] = {}
         self._began: Began | None = None
-        self._run: OpenRun | None = None
-        self._messages = SessionMessages()
         self._ids = RecentIds()
-        self._held: tuple[str, Mapping[str, Any]] | None = None
+        self._last: tuple[str, Mapping[str, Any]] | None = None
+        """The last message, with its id."""
         self._first: list[RecordedMessage] = []
-        self._foreign = False
-        """The records are those of another session, which stands behind the own one."""
+
+    def fits(self, source: Source) -> bool:
+        """A session has the hash of its project, or times and messages of a person and of Gemini; a
+        saved chat has contents with parts.
+        """
+        first = source.first_record
+        if {"sessionId", "projectHash"} <= first.keys() or _STREAM.fits(source):
+            return True
+        if _is_header(first) and any(map(_is_own, source.first_records[1:])):
+            return True
+        document = source.document
+        if isinstance(document, dict):
+            messages = tables(document.get("messages"))[:20]
+            return _is_header(document) and ("projectHash" in document or any(map(_is_own, messages)))
+        found = rows(document)[:20]
+        return bool(found) and all(isinstance(one, dict) and signs.is_content(one, strict=False) for one in found)
+
+    def reading_of(self, source: Source) -> LineReader | None:
+        """A reading of JSON lines that goes on while nothing but the last message changes."""
+        if _STREAM.fits(source):
+            return _STREAM.reading_of(source)
+        document = source.document
+        is_lines = document is None or (isinstance(document, dict) and "messages" not in document)
+        return type(self)(source) if is_lines else None
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        document = source.document
+        if _STREAM.fits(source):
+            yield from _STREAM.read(source, report)
+        elif isinstance(document, list):
+            yield from whole_run(Began(run=source.stem), messages_of_contents(document))
+        else:
+            is_session = isinstance(document, dict) and "messages" in document
+            session, messages = (document, tables(document["messages"])) if is_session else _replayed(source, report)
+            reading = type(self)(source)
+            found = [message for one in messages for message in reading.messages_of(one, report)]
+            model = next((message.model for message in found if message.model), "")
+            yield from whole_run(_began(session, source.stem, model), found, ended=reading.run.ended)
+
+    def messages_of(self, one: Mapping[str, Any], report: ReadReport) -> Iterator[RecordedMessage]:
+        """The messages of a record. What it says about the end is noted in the run."""
+        kind, at, said = text(one.get("type")), seconds(one.get("timestamp")), words(one.get("content"))
+        if kind == "gemini":
+            self.run.ended = None
+            yield from _turn(one, said, at)
+        elif kind == "user":
+            if not _only_answers(one.get("content")):  # 0.61 writes the results of the calls again
+                self.run.ended = None
+                yield RecordedMessage("user", said, synthetic=said.startswith(_CONTEXT), at=at)
+        elif kind in {"info", "error", "warning"}:
+            yield RecordedMessage("system", said, synthetic=True, at=at)
+            self.run.ended = _end_of(said) or (("failed", said[:200]) if kind == "error" else self.run.ended)
+        else:
+            report.does_not_know(kind)
 
     def take(self, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         self._records += 1
@@ -185,15 +214,13 @@ class GeminiCliLines(LineReading):
             self._change(table(record["$set"]))
         elif "$rewindTo" in record:
             to = text(record["$rewindTo"])
-            last = self._held[0] if self._held is not None else ""
+            last = self._last[0] if self._last is not None else ""
             self.stale = self.stale or (to != last and not self._ids.would_be_new(to))
         elif _is_header(record):
             self._foreign = _begins_another(self._session, record)
             if not self._foreign:
                 self._change(record)
-        elif self._foreign:
-            report.is_of_another_session()
-        else:
+        elif not self.is_foreign(None, report):
             yield from self._message(text(record.get("id")) or f"#{self._records}", record, report)
 
     def _change(self, session: Mapping[str, Any]) -> None:
@@ -204,100 +231,39 @@ class GeminiCliLines(LineReading):
             self.stale = self.stale or changed != self._began
 
     def _message(self, id: str, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
-        if self._held is not None and self._held[0] == id:
+        if self._last is not None and self._last[0] == id:
             report.repeated += 1
-            self._held = (id, record)
-            return
-        self.stale = self.stale or not self._ids.would_be_new(id)
-        self._ids.is_new(id)
-        yield from self._flush(report)
-        self._held = (id, record)
+        else:
+            self.stale = self.stale or not self._ids.would_be_new(id)
+            self._ids.is_new(id)
+            yield from self._take_last(report)
+        self._last = (id, record)
 
-    def _flush(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        held, self._held = self._held, None
-        for message in self._messages.messages(held[1], report) if held is not None else ():
-            yield from self._said(message)
-
-    def _said(self, message: RecordedMessage) -> Iterator[TranscriptEntry]:
-        if self._run is None:
-            self._first.append(message)
-            if message.model:
-                yield from self._begin(message.model)
-            return
-        yield self._run.said(message)
+    def _take_last(self, report: ReadReport) -> Iterator[TranscriptEntry]:
+        last, self._last = self._last, None
+        for message in self.messages_of(last[1], report) if last is not None else ():
+            if self._began is None:
+                self._first.append(message)
+                if message.model:
+                    yield from self._begin(message.model)
+            else:
+                yield self.run.said(message)
 
     def _begin(self, model: str) -> Iterator[TranscriptEntry]:
         self._began = _began(self._session, self._stem, model)
-        self._run = OpenRun(self._began.run)
+        self.run.id = self._began.run
         yield self._began
-        for message in self._first:
-            yield self._run.said(message)
+        yield from map(self.run.said, self._first)
         self._first = []
 
     def end(self, report: ReadReport) -> Iterator[TranscriptEntry]:
-        yield from self._flush(report)
-        if self._run is None:
+        yield from self._take_last(report)
+        if self._began is None:
             yield from self._begin("")
-        if self._run is not None:
-            self._run.ended = self._messages.ended
-            yield self._run.end()
+        yield self.run.end()
 
 
-class GeminiCliReader(LineReader):
-    """Reads sessions and saved chats."""
-
-    format = "gemini-cli"
-    agent = "Gemini CLI"
-    places = (
-        ".gemini/tmp/*/chats/*.json",
-        ".gemini/tmp/*/chats/*.jsonl",
-        ".gemini/tmp/*/checkpoint-*.json",
-    )
-    reading = GeminiCliLines
-
-    def fits(self, source: Source) -> bool:
-        """A session has the hash of its project, or times and messages of a person and of Gemini; a
-        saved chat has contents with parts.
-        """
-        first = source.first_record
-        if {"sessionId", "projectHash"} <= first.keys():
-            return True
-        if is_gemini_stream(source):
-            return True
-        if _is_header(first) and any(map(_is_own, source.first_records[1:])):
-            return True
-        document = source.document
-        if isinstance(document, dict):
-            messages = rows(document.get("messages"))[:20]
-            return _is_header(document) and ("projectHash" in document or any(map(_is_own, map(table, messages))))
-        found = rows(document)[:20]
-        return bool(found) and all(isinstance(one, dict) and signs.is_content(one, strict=False) for one in found)
-
-    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
-        if is_gemini_stream(source):
-            yield from GeminiStreamLines(source).read_all(source, report)
-            return
-        document = source.document
-        if isinstance(document, list):
-            yield from whole_run(Began(run=source.stem), messages_of_contents(document))
-            return
-        session, messages = (
-            (document, rows(document.get("messages")))
-            if isinstance(document, dict) and "messages" in document
-            else _replayed(source, report)
-        )
-        read = SessionMessages()
-        found = [message for one in map(table, messages) for message in read.messages(one, report)]
-        model = next((message.model for message in found if message.model), "")
-        yield from whole_run(_began(session, source.stem, model), found, ended=read.ended)
-
-    def reading_of(self, source: Source) -> LineReading | None:
-        """A reading of JSON lines that goes on while nothing but the last message changes."""
-        if is_gemini_stream(source):
-            return GeminiStreamLines(source)
-        document = source.document
-        is_lines = document is None or (isinstance(document, dict) and "messages" not in document)
-        return GeminiCliLines(source) if is_lines else None
+_STREAM = GeminiStreamReader()
 
 
 def _end_of(said: str) -> tuple[EndState, str] | None:
@@ -319,7 +285,7 @@ def _begins_another(session: Mapping[str, Any], header: Mapping[str, Any]) -> bo
     return own is not None and bool(own != header.get("sessionId"))
 
 
-def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], list[Any]]:
+def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """The session and the messages after all JSON lines."""
     session: dict[str, Any] = {}
     messages: dict[str, Mapping[str, Any]] = {}
@@ -328,7 +294,7 @@ def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], li
         if "$set" in record:
             session.update(table(record["$set"]))
             if isinstance(replaced := session.pop("messages", None), list):
-                messages = {text(one.get("id")) or f"#{at}": one for at, one in enumerate(map(table, replaced))}
+                messages = {text(one.get("id")) or f"#{at}": one for at, one in enumerate(tables(replaced))}
         elif "$rewindTo" in record:
             ids = list(messages)
             back_to = text(record["$rewindTo"])
@@ -347,46 +313,24 @@ def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], li
     return session, list(messages.values())
 
 
-def _turn(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
-    calls: list[RecordedCall] = []
-    results: list[RecordedResult] = []
-    for call in map(table, rows(message.get("toolCalls"))):
-        calls.append(call_of(call.get("name"), call.get("args"), call.get("id")))
-        status = text(call.get("status"))
-        if status in {"success", "error", "cancelled"}:
-            said = "\n".join(map(_response, rows(call.get("result")))) or words(call.get("resultDisplay"))
-            results.append(
-                result_of(
-                    calls[-1].name,
-                    said,
-                    is_error=status != "success",
-                    call_id=calls[-1].id,
-                    refusal="Tool execution blocked: " if status == "error" else None,
-                )
-            )
-    thoughts = [
-        "\n".join(filter(None, (text(thought.get("subject")), text(thought.get("description")))))
-        for thought in map(table, rows(message.get("thoughts")))
-    ]
-    at = seconds(message.get("timestamp"))
-    yield RecordedMessage(
-        "assistant",
-        words(message.get("content")),
-        tuple(calls),
-        reasoning="\n".join(thoughts),
-        at=at,
-        usage=tokens_of(
-            table(message.get("tokens")),
-            given=("input",),
-            answered=("output", "thoughts"),
-            thinking="thoughts",
-            cached="cached",
-            total="total",
-        ),
-        model=text(message.get("model")),
+def _turn(message: Mapping[str, Any], said: str, at: float | None) -> Iterator[RecordedMessage]:
+    usage = tokens_of(
+        table(message.get("tokens")), "input", "output thoughts", thinking="thoughts", cached="cached", total="total"
     )
-    if results:
-        yield RecordedMessage("tool", tool_results=tuple(results))
+    held = HeldResponse(at, text(message.get("model")), usage, id="")
+    held.text.append(said)
+    for thought in tables(message.get("thoughts")):
+        held.reasoning.append("\n".join(filter(None, (text(thought.get("subject")), text(thought.get("description"))))))
+    for one in tables(message.get("toolCalls")):
+        call = call_of(one.get("name"), one.get("args"), one.get("id"))
+        held.calls.append(call)
+        status = text(one.get("status"))
+        if status in {"success", "error", "cancelled"}:
+            answer = "\n".join(map(response_of, rows(one.get("result")))) or words(one.get("resultDisplay"))
+            refusal = "Tool execution blocked: " if status == "error" else None
+            failed = status != "success"
+            held.answers.append(result_of(call.name, answer, is_error=failed, call_id=call.id, refusal=refusal))
+    yield from held.messages()
 
 
 def _only_answers(content: object) -> bool:
@@ -394,44 +338,100 @@ def _only_answers(content: object) -> bool:
     return bool(parts) and all("functionResponse" in table(part) for part in parts)
 
 
-def _response(part: object) -> str:
-    response = table(table(table(part).get("functionResponse")).get("response"))
-    return words(response.get("output", response.get("error"))) if response else words(part)
+# --------------------------------------------------------------------------------------------------
+# Qwen Code, a fork: JSON lines of a tree, with Gemini's parts. The model was shown the active
+# chain, from the last record back to the root. A branch that was left does not count.
+
+_TURNS: Final = frozenset({"user", "assistant", "tool_result"})
 
 
-def messages_of_contents(contents: list[Any]) -> Iterator[RecordedMessage]:
-    """The messages of a list of Gemini's contents."""
-    for content in map(table, contents):
-        yield from message_of_parts(
-            "assistant" if content.get("role") == "model" else "user", map(table, rows(content.get("parts")))
+class QwenCodeReader(TranscriptReader):
+    """Reads the active chain of a session of Qwen Code."""
+
+    format = "qwen-code"
+    agent = "Qwen Code"
+    places = (".qwen/projects/*/chats/*.jsonl", ".qwen/tmp/*/chats/*.json")
+
+    def fits(self, source: Source) -> bool:
+        """A tree whose messages have parts."""
+        return any(
+            {"uuid", "sessionId"} <= record.keys() and "parts" in table(record.get("message"))
+            for record in source.first_records
         )
 
+    def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
+        """The active chain of the session."""
+        parents, leaf = _tree(source)
+        active = set(_chain(parents, leaf))
+        report.unknown.clear()
+        records = [
+            record
+            for record in source.records(report)
+            if text(record.get("type")) in _TURNS and (text(record.get("uuid")) in active or not active)
+        ]
+        first = records[0] if records else {}
+        model = next((text(record["model"]) for record in records if record.get("model")), "")
+        began = began_of({**first, "model": model}, source.stem, run="sessionId", project="cwd", model="model")
+        yield from whole_run(began, _joined(records))
 
-def message_of_parts(role: str, parts: Iterator[Mapping[str, Any]]) -> Iterator[RecordedMessage]:
-    """The message of Gemini's parts, and its results apart."""
-    said: list[str] = []
-    thought: list[str] = []
-    calls: list[RecordedCall] = []
-    results: list[RecordedResult] = []
-    for part in parts:
-        if isinstance(call := part.get("functionCall", part.get("function_call")), dict):
-            calls.append(call_of(call.get("name"), call.get("args"), call.get("id")))
-        elif isinstance(response := part.get("functionResponse", part.get("function_response")), dict):
-            inside = table(response.get("response"))
-            results.append(
-                result_of(
-                    text(response.get("name")),
-                    words(inside.get("output", inside.get("error", inside.get("result")))) or _response(part),
-                    is_error="error" in inside,
-                    call_id=text(response.get("id")) or None,
-                )
+
+def _tree(source: Source) -> tuple[dict[str, str], str]:
+    """The parent of each record, and the last record of a turn."""
+    parents: dict[str, str] = {}
+    leaf = ""
+    for record in source.records(ReadReport()):
+        id, parent = text(record.get("uuid")), text(record.get("parentUuid"))
+        if id and id != parent:
+            parents.setdefault(id, parent)
+            if text(record.get("type")) in _TURNS or record.get("subtype") == "rewind":
+                leaf = id
+    return parents, leaf
+
+
+def _chain(parents: Mapping[str, str], leaf: str) -> Iterator[str]:
+    seen: set[str] = set()
+    while leaf and leaf not in seen:
+        seen.add(leaf)
+        yield leaf
+        leaf = parents.get(leaf, "")
+
+
+def _joined(records: list[Mapping[str, Any]]) -> Iterator[RecordedMessage]:
+    """Lines with one uuid are one message."""
+    held: tuple[str, RecordedMessage] | None = None
+    for record in records:
+        parts = tables(table(record.get("message")).get("parts"))
+        role = "assistant" if record.get("type") == "assistant" else "user"
+        for message in message_of_parts(role, parts):
+            whole_message = replace(
+                message,
+                at=seconds(record.get("timestamp")),
+                usage=_usage(table(record.get("usageMetadata"))),
+                model=text(record.get("model")) if role == "assistant" else "",
             )
-        else:
-            (thought if part.get("thought") is True else said).append(words(part))
-    text_, reasoning = "\n".join(filter(None, said)), "\n".join(filter(None, thought))
-    if role == "assistant":
-        yield RecordedMessage("assistant", text_, tuple(calls), reasoning=reasoning)
-    elif text_ or not results:
-        yield RecordedMessage("user", text_)
-    if results:
-        yield RecordedMessage("tool", tool_results=tuple(results))
+            id = text(record.get("uuid"))
+            if held is not None and held[0] == id and role == "assistant" and held[1].role == "assistant":
+                held = (id, _both(held[1], whole_message))
+                continue
+            if held is not None:
+                yield held[1]
+            held = (id, whole_message)
+    if held is not None:
+        yield held[1]
+
+
+def _both(first: RecordedMessage, second: RecordedMessage) -> RecordedMessage:
+    return replace(
+        second,
+        text="\n".join(filter(None, (first.text, second.text))),
+        reasoning="\n".join(filter(None, (first.reasoning, second.reasoning))),
+        tool_calls=first.tool_calls + second.tool_calls,
+        at=first.at,
+        usage=second.usage or first.usage,
+        model=second.model or first.model,
+    )
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage | None:
+    answered, thinking, cached = "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount"
+    return tokens_of(usage, "promptTokenCount", f"{answered} {thinking}", thinking=thinking, cached=cached)

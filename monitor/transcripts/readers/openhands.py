@@ -15,28 +15,38 @@ from monitor.transcripts.base import (
     ReadReport,
     RecordedCall,
     RecordedMessage,
+    Role,
     RunTotals,
     TranscriptEntry,
 )
 from monitor.transcripts.readers.base import HeldResponse, OpenRun, RecentIds, RunIds, TranscriptReader
 from monitor.transcripts.readers.chat import usage_of
 from monitor.transcripts.readers.values import (
+    answer_of,
     call_of,
     dollars,
     id_of,
     parsed,
-    result_of,
     rows,
     seconds,
     table,
     text,
     tokens_of,
+    whole,
     words,
 )
 from monitor.transcripts.source import Source
 
 _NO_CALLS: Final = frozenset({"message", "change_agent_state", "system", "recall", "null", "finish", "reject"})
 _QUIET: Final = frozenset({"agent_state_changed", "null", "recall", "system", "agent_thought"})
+_ABOUT_CALLS: Final = frozenset({"thought", "hidden", "blocking", "confirmation_state"})
+"""Arguments of an action that say how it is carried out and shown."""
+_ENDS: Final[Mapping[str, EndState]] = {
+    "error": "failed",
+    "finished": "finished",
+    "stopped": "aborted",
+    "rejected": "failed",
+}
 _V1_QUIET: Final = frozenset(
     {"SystemPromptEvent", "PauseEvent", "CondensationRequest", "TokenEvent", "LLMCompletionLogEvent"}
 )
@@ -81,9 +91,7 @@ class OpenHandsReader(TranscriptReader):
 
 
 def _is_v0(event: object) -> bool:
-    return isinstance(event, dict) and (
-        isinstance(event.get("action"), str) or isinstance(event.get("observation"), str)
-    )
+    return isinstance(event, dict) and any(isinstance(event.get(name), str) for name in ("action", "observation"))
 
 
 def _is_v1(event: Mapping[str, Any]) -> bool:
@@ -93,10 +101,7 @@ def _is_v1(event: Mapping[str, Any]) -> bool:
 def _flat(history: list[Any]) -> Iterator[Any]:
     """Old evaluations have pairs of an action and its observation."""
     for one in history:
-        if isinstance(one, list):
-            yield from one
-        else:
-            yield one
+        yield from one if isinstance(one, list) else (one,)
 
 
 def _v0(
@@ -123,13 +128,8 @@ def _v0(
             elif observation not in _QUIET:
                 failed = observation == "error" or extras.get("success") is False
                 code = table(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
-                result = result_of(
-                    "",
-                    words(event.get("content")),
-                    is_error=failed or (isinstance(code, int) and code > 0),
-                    call_id=str(event["cause"]) if "cause" in event else None,
-                )
-                yield run.said(RecordedMessage("tool", tool_results=(result,), at=at))
+                failed, id = failed or whole(code) > 0, str(event["cause"]) if "cause" in event else None
+                yield run.said(answer_of("", words(event.get("content")), at=at, is_error=failed, call_id=id))
         else:
             report.does_not_know("event")
     if metrics:
@@ -140,14 +140,9 @@ def _v0(
 def _totals(metrics: Mapping[str, Any]) -> RunTotals:
     """The sums of a run, as the latest event has them."""
     used = table(metrics.get("accumulated_token_usage"))
-    counted = tokens_of(
-        used,
-        given=("prompt_tokens",),
-        answered=("completion_tokens",),
-        thinking="reasoning_tokens",
-        cached="cache_read_tokens",
-        written="cache_write_tokens",
-    )
+    cached, written, thinking = "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"
+    given, answered = "prompt_tokens", "completion_tokens"
+    counted = tokens_of(used, given, answered, thinking=thinking, cached=cached, written=written)
     usage = () if counted is None else ((text(used.get("model")) or text(metrics.get("model_name")), counted),)
     return RunTotals(usage=usage, cost_usd=dollars(metrics.get("accumulated_cost")))
 
@@ -161,17 +156,8 @@ def _with_usage(message: RecordedMessage, event: Mapping[str, Any], responses: R
 
 
 def _agent_state(run: OpenRun, name: str, reason: str) -> None:
-    ends: Mapping[str, EndState] = {
-        "error": "failed",
-        "finished": "finished",
-        "stopped": "aborted",
-        "rejected": "failed",
-    }
-    if name in ends:
-        ended = ends[name]
-        if "loop" in reason.lower():
-            ended = "loop"
-        run.ended = (ended, reason or name)
+    if name in _ENDS:
+        run.ended = ("loop" if "loop" in reason.lower() else _ENDS[name], reason or name)
     elif name == "running":
         run.ended = None
 
@@ -184,11 +170,7 @@ def _action(
         said = words(args.get("content", args.get("final_thought"))) or text(event.get("message"))
         yield RecordedMessage("assistant" if source == "agent" else "user", said, at=at)
     elif source == "agent" and action not in _NO_CALLS:
-        shown = {
-            key: value
-            for key, value in args.items()
-            if key not in {"thought", "hidden", "blocking", "confirmation_state"}
-        }
+        shown = {key: value for key, value in args.items() if key not in _ABOUT_CALLS}
         call = RecordedCall(action, shown, str(event["id"]) if "id" in event else None)
         yield RecordedMessage("assistant", text(args.get("thought")), (call,), at=at)
 
@@ -196,40 +178,36 @@ def _action(
 def _v1(source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
     run = OpenRun(source.stem)
     yield Began(run=source.stem)
-    held, held_id = HeldResponse(), ""
     for event in source.records(report):
         kind, at = text(event.get("kind")), seconds(event.get("timestamp"))
         if kind == "ActionEvent":
             response = text(event.get("llm_response_id")) or text(event.get("id"))
-            if not held or held_id != response:
-                yield from map(run.said, held.messages())
-                held, held_id = HeldResponse(at), response
-            _add(held, event)
-            continue
-        if kind in {"ObservationEvent", "AgentErrorEvent", "UserRejectObservation"}:
+            if run.held.id != response:
+                yield from run.flush()
+                run.held = HeldResponse(at, id=response)
+            _add(run.held, event)
+        elif kind in {"ObservationEvent", "AgentErrorEvent", "UserRejectObservation"}:
             answered = _observation(event, kind, at)
-            if held:
-                held.results.append(answered)
+            if run.held:
+                run.held.results.append(answered)
             else:
                 yield run.said(answered)
-            continue
-        if kind == "ConversationStateUpdateEvent":
+        elif kind == "ConversationStateUpdateEvent":
             if event.get("key") == "execution_status":
                 _agent_state(run, text(event.get("value")), "")
             elif event.get("key") == "stats":
                 run.totals = _stats(table(event.get("value"))) or run.totals
-            continue
-        yield from map(run.said, held.messages())
-        held = HeldResponse()
-        if kind == "MessageEvent":
-            message = table(event.get("llm_message"))
-            by_agent = event.get("source") == "agent"
-            yield run.said(RecordedMessage("assistant" if by_agent else "user", words(message.get("content")), at=at))
-        elif kind.startswith("Condensation"):
-            yield CompactionSeen(run=run.id, at=at)
-        elif kind not in _V1_QUIET:
-            report.does_not_know(kind)
-    yield from map(run.said, held.messages())
+        else:
+            yield from run.flush()
+            if kind == "MessageEvent":
+                role: Role = "assistant" if event.get("source") == "agent" else "user"
+                said = words(table(event.get("llm_message")).get("content"))
+                yield run.said(RecordedMessage(role, said, at=at))
+            elif kind.startswith("Condensation"):
+                yield CompactionSeen(run=run.id, at=at)
+            elif kind not in _V1_QUIET:
+                report.does_not_know(kind)
+    yield from run.flush()
     yield run.end()
 
 
@@ -254,14 +232,7 @@ def _add(held: HeldResponse, event: Mapping[str, Any]) -> None:
 
 def _observation(event: Mapping[str, Any], kind: str, at: float | None) -> RecordedMessage:
     inside = table(event.get("observation"))
-    code = inside.get("exit_code")
-    failed = kind != "ObservationEvent" or inside.get("is_error") is True or (isinstance(code, int) and code > 0)
-    said = (
-        words(inside.get("content", inside.get("output")))
-        or text(event.get("error"))
-        or text(event.get("rejection_reason"))
-    )
-    id = text(event.get("tool_call_id")) or None
-    return RecordedMessage(
-        "tool", tool_results=(result_of(text(event.get("tool_name")), said, is_error=failed, call_id=id),), at=at
-    )
+    failed = kind != "ObservationEvent" or inside.get("is_error") is True or whole(inside.get("exit_code")) > 0
+    said = words(inside.get("content", inside.get("output")))
+    said = said or text(event.get("error")) or text(event.get("rejection_reason"))
+    return answer_of(event.get("tool_name"), said, at=at, is_error=failed, call_id=event.get("tool_call_id"))

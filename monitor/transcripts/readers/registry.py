@@ -7,28 +7,26 @@ from typing import Final
 from monitor.transcripts.readers.aider import AiderReader
 from monitor.transcripts.readers.antigravity import AntigravityReader
 from monitor.transcripts.readers.base import TranscriptReader
-from monitor.transcripts.readers.benchmarks import AtifReader, MiniSweAgentReader, SweAgentReader, TauBenchReader
-from monitor.transcripts.readers.chatgpt import ChatGptReader
+from monitor.transcripts.readers.benchmarks import (
+    AtifReader,
+    InspectAiReader,
+    MiniSweAgentReader,
+    SweAgentReader,
+    TauBenchReader,
+)
 from monitor.transcripts.readers.claude_code import ClaudeCodeReader, IFlowReader
-from monitor.transcripts.readers.cline import ClineReader
 from monitor.transcripts.readers.codex import CodexReader
 from monitor.transcripts.readers.copilot_cli import CopilotCliReader
-from monitor.transcripts.readers.cursor import CursorReader
+from monitor.transcripts.readers.databases import CursorReader, GooseReader, OpenCodeReader
+from monitor.transcripts.readers.exported_chats import ChatGptReader, VsCodeChatReader
 from monitor.transcripts.readers.factory_droid import FactoryDroidReader
-from monitor.transcripts.readers.gemini_cli import GeminiCliReader
-from monitor.transcripts.readers.goose import GooseReader
-from monitor.transcripts.readers.inspect_ai import InspectAiReader
+from monitor.transcripts.readers.gemini_cli import GeminiCliReader, QwenCodeReader
 from monitor.transcripts.readers.kimi import KimiReader
-from monitor.transcripts.readers.langsmith import LangSmithReader
-from monitor.transcripts.readers.messages import MessagesReader
-from monitor.transcripts.readers.opencode import OpenCodeReader
+from monitor.transcripts.readers.messages import ClineReader, MessagesReader, ResponseItemsReader
 from monitor.transcripts.readers.openhands import OpenHandsReader
 from monitor.transcripts.readers.own import EventLogsReader, RecordedRunsReader
 from monitor.transcripts.readers.pi import PiReader
-from monitor.transcripts.readers.qwen_code import QwenCodeReader
-from monitor.transcripts.readers.responses import ResponseItemsReader
-from monitor.transcripts.readers.telemetry import TelemetryReader
-from monitor.transcripts.readers.vscode_chat import VsCodeChatReader
+from monitor.transcripts.readers.spans import LangSmithReader, TelemetryReader
 from monitor.transcripts.source import Source
 
 READERS: Final[tuple[TranscriptReader, ...]] = (

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from monitor._util.hashing import identity
 from monitor.chunks import Usage
-from monitor.transcripts.base import ReadReport, RecordedCall, RecordedResult, sha1_of
+from monitor.transcripts.base import ReadReport, RecordedCall, RecordedMessage, RecordedResult, sha1_of
 
 KEPT_CHARS: Final = 65_536
 """Only this many characters of a longer result are kept, with the length and the hash of the
@@ -23,17 +23,25 @@ OWN_SIGN: Final = "agent-monitor: "
 
 
 def result_of(
-    name: str, text: str, *, is_error: bool = False, call_id: str | None = None, refusal: str | None = None
+    name: object, text_: str, *, is_error: bool = False, call_id: object = None, refusal: str | None = None
 ) -> RecordedResult:
     """A tool's result, shortened if it is long. `refusal`: the words that the agent puts before the
     reason of a hook that refused the call; `None`: it has none. A tool that imitates them hides its
     results, but not its calls: they count by their arguments.
     """
-    if refusal is not None and text.startswith(f"{refusal}{OWN_SIGN}"):
-        return RecordedResult(name, text[:KEPT_CHARS], is_error=True, call_id=call_id, vetoed=True)
-    if len(text) <= KEPT_CHARS:
-        return RecordedResult(name, text, is_error, call_id=call_id)
-    return RecordedResult(name, text[:KEPT_CHARS], is_error, len(text), sha1_of(text)[:16], call_id)
+    tool, id = text(name), text(call_id) or None
+    if refusal is not None and text_.startswith(f"{refusal}{OWN_SIGN}"):
+        return RecordedResult(tool, text_[:KEPT_CHARS], is_error=True, call_id=id, vetoed=True)
+    if len(text_) <= KEPT_CHARS:
+        return RecordedResult(tool, text_, is_error, call_id=id)
+    return RecordedResult(tool, text_[:KEPT_CHARS], is_error, len(text_), sha1_of(text_)[:16], id)
+
+
+def answer_of(
+    name: object, said: str, *, at: float | None = None, is_error: bool = False, call_id: object = None
+) -> RecordedMessage:
+    """The message of one tool's result."""
+    return RecordedMessage("tool", tool_results=(result_of(name, said, is_error=is_error, call_id=call_id),), at=at)
 
 
 def call_of(name: object, arguments: object, id: object) -> RecordedCall:
@@ -65,6 +73,11 @@ def table(value: object) -> Mapping[str, Any]:
 def rows(value: object) -> list[Any]:
     """`value` if it is a JSON list, else an empty one."""
     return value if isinstance(value, list) else []
+
+
+def tables(value: object) -> list[Mapping[str, Any]]:
+    """The items of `value` if it is a JSON list. One that is no JSON object is empty."""
+    return [*map(table, rows(value))]
 
 
 def whole(value: object) -> int:
@@ -184,27 +197,26 @@ MOST_DIGITS: Final = 24
 
 def tokens_of(
     usage: Mapping[str, Any],
+    given: str,
+    answered: str,
     *,
-    given: tuple[str, ...],
-    answered: tuple[str, ...],
     thinking: str = "",
     cached: str = "",
     written: str = "",
     total: str = "",
 ) -> Usage | None:
     """The tokens of `usage`, whose counts stand in the fields with these names. The counts of
-    several fields are added. `None`: `usage` has none of these fields, an impossible count, or
-    nothing but zeros: no call takes no tokens.
+    several fields, with blanks between their names, are added. `None`: `usage` has none of these
+    fields, an impossible count, or nothing but zeros: no call takes no tokens.
     """
-    named = [usage[name] for name in (*given, *answered, total) if usage.get(name) is not None]
+    sums = given.split(), answered.split()
+    named = [usage[name] for name in (*sums[0], *sums[1], total) if usage.get(name) is not None]
     parts = [usage[name] for name in (thinking, cached, written) if usage.get(name) is not None]
     if not any(named) or not all(map(is_count, (*named, *parts))):
         return None
-    input_tokens = sum(whole(usage.get(name)) for name in given)
-    output_tokens = sum(whole(usage.get(name)) for name in answered)
-    total_tokens = whole(usage.get(total)) or input_tokens + output_tokens
-    thought, read, stored = (whole(usage.get(name)) for name in (thinking, cached, written))
-    return Usage(input_tokens, output_tokens, thought, read, total_tokens, stored)
+    input_tokens, output_tokens = (sum(whole(usage.get(name)) for name in names) for names in sums)
+    thought, read, stored, all_ = (whole(usage.get(name)) for name in (thinking, cached, written, total))
+    return Usage(input_tokens, output_tokens, thought, read, all_ or input_tokens + output_tokens, stored)
 
 
 MOST_TOKENS: Final = 10**12

@@ -331,7 +331,7 @@ def test_the_fifth_equal_call_imports_one_detector_and_what_it_needs(tmp_path: P
     about = event("claude-code", str(stuck_session(tmp_path, "claude-code")), *ASKED["claude-code"])
     refused = in_a_process("claude-code", "--on-loop", "deny", about=about)
     assert json.loads(refused.stdout) != {}
-    assert refused.stderr.split() == ["dataclasses", "inspect", "typing"]
+    assert refused.stderr.split() == ["dataclasses", "inspect", "monitor.verdicts", "typing"]
 
 
 def test_up_to_the_fourth_equal_call_the_core_is_not_imported(tmp_path: Path):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from monitor.chunks import ToolCall, UsageReport
 from monitor.cli.app import app
-from monitor.cli.options.models import replay_of
+from monitor.cli.options.named_models import replay_of
 from monitor.errors import ConfigError
 from monitor.transcripts import Source, runs
 

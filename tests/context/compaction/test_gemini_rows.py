@@ -10,9 +10,8 @@ from functools import partial
 import pytest
 
 from monitor import Compaction
-from monitor.context import History
+from monitor.context import CompactionError, History
 from monitor.context import window as headroom
-from monitor.context.compaction import CompactionError
 from monitor.context.compaction.hooks import CompactionIneffective
 from monitor.context.compaction.pinned import PinnedFacts, compose
 from monitor.context.compaction.summarizer import ModelSummarizer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monitor import Compaction, ConfigError
-from monitor.context.compaction import BeforeCompaction, CompactionError, CompactionHook, CompactionResult
+from monitor.context import BeforeCompaction, CompactionError, CompactionHook, CompactionResult
 from monitor.context.compaction.hooks import CompactionAsked, ask_before, may_continue, tell_after
 from monitor.context.compaction.templates import CHECKPOINT
 from monitor.errors import CompactionFailure, CompactionReason

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monitor import AssistantMessage, ConfigError, Text, UserMessage
 from monitor.context.cut import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.tokens import message_tokens
 from monitor.messages import Message, Reasoning
 from tests.context.dirty import histories

@@ -11,8 +11,7 @@ import monitor
 from monitor import AssistantMessage, Compaction, UserMessage
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall
-from monitor.context import Form, repair, validate
-from monitor.context.compaction import Extractive
+from monitor.context import Extractive, Form, repair, validate
 from monitor.context.compaction.hooks import CompactionIneffective
 from monitor.context.compaction.pinned import read_back, text_of_user
 from monitor.context.compaction.preset import PRESETS

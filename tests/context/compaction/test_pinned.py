@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from monitor._util.text import foreign
 from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context.compaction import pinned as composed_text
+from monitor.context import pinned as composed_text
 from monitor.context.compaction.hooks import CompactionDetails
 from monitor.context.compaction.pinned import (
     ACKNOWLEDGEMENT,
@@ -32,7 +32,7 @@ from monitor.context.compaction.pinned import (
     recognised,
     shortened,
 )
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.tokens import size_of_text
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage

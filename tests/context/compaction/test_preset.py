@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from monitor import Compaction, ConfigError, Window
+from monitor.context import CompactionHook, Extractive
 from monitor.context import window as headroom
-from monitor.context.compaction import CompactionHook, Extractive
 from monitor.context.compaction.preset import PRESETS, Preset, PresetOptions
 from monitor.context.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN
 from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from monitor import AssistantMessage, Compaction, FinishReason, Media, UserMessage, Window
 from monitor.chunks import ToolCall, ToolResult, TurnFinished
-from monitor.context import Headroom, History, repair, validate
-from monitor.context.compaction import CompactionError, CompactionRecord, Extractive, measure
+from monitor.context import CompactionError, CompactionRecord, Extractive, Headroom, History, measure, repair, validate
 from monitor.context.compaction.hooks import CompactionIneffective, shown
 from monitor.context.compaction.measure import FRAME_TOKENS, LEAST_TOKENS, Situation
 from monitor.context.compaction.pinned import (

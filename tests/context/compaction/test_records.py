@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor.context.compaction import CompactionError, CompactionRecord
+from monitor.context import CompactionError, CompactionRecord
 from monitor.context.compaction.hooks import CompactionDetails, CompactionIneffective, compaction_codec, shown
 from monitor.context.compaction.pinned import acknowledgement
 from monitor.context.history import COMPACTION, CommittedEdit, History, HistoryEdit, head_of

@@ -16,8 +16,7 @@ import monitor
 from monitor import AssistantMessage, Compaction, UserMessage
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context import Form, read_history, repair, validate
-from monitor.context.compaction import CompactionError, Extractive
+from monitor.context import CompactionError, Extractive, Form, read_history, repair, validate
 from monitor.context.compaction.pinned import text_of_user
 from monitor.context.compaction.preset import PRESETS
 from monitor.context.reduce import PruneResults

@@ -103,7 +103,7 @@ def deaf_run(kind: str, step: Deaf, *answers: Any, **options: Any) -> DeafDrive:
     """
     parts: dict[str, Any] = {}
     if kind == "hook":
-        parts["hooks"] = (monitor.context.compaction.CompactionHook(before=lambda _: step.perform()),)
+        parts["hooks"] = (monitor.context.CompactionHook(before=lambda _: step.perform()),)
     if kind == "summariser":
         parts["summarizer"] = Summariser(step)
     options["summaries"] = [[step, SUMMARY], SUMMARY] if kind == "model" else SUMMARY
@@ -181,10 +181,10 @@ async def test_one_beside_the_run_is_given_up_and_the_history_is_as_before(kind:
 async def test_who_asked_for_it_by_hand_is_told_at_the_end_of_the_run_and_not_when_it_returns(kind: str):
     step, pause = Deaf(), Pause()
     d = deaf_run(kind, step, *reads(9_000, 9_000), [pause, "done"])
-    caught: list[monitor.context.compaction.CompactionError] = []
+    caught: list[monitor.context.CompactionError] = []
 
     async def ask() -> None:
-        with pytest.raises(monitor.context.compaction.CompactionError) as error:
+        with pytest.raises(monitor.context.CompactionError) as error:
             await d.run.compact()
         caught.append(error.value)
 
@@ -229,9 +229,7 @@ async def test_a_clock_that_jumps_over_everything_leaves_a_pressing_one_its_fall
 
 async def test_a_hook_that_never_returns_does_not_keep_a_full_run_from_going_on():
     stall, told = Stall(), []
-    hook = monitor.context.compaction.CompactionHook(
-        before=lambda _: stall.perform(), after=lambda _: told.append("after")
-    )
+    hook = monitor.context.CompactionHook(before=lambda _: stall.perform(), after=lambda _: told.append("after"))
     d = driven(*CEILING, "done", compaction=monitor.Compaction(steps=(), hooks=(hook,)))
     await until_asked(d, stall, lambda: d.clock.advance(TIMEOUT_S + LATE_S))
     assert d.outcome.ok

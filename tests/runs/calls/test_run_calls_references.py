@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.context.compaction import Extractive, KeepTokens
+from monitor.context import Extractive, KeepTokens
 from monitor.context.reduce import PruneResults
 from monitor.messages import AssistantMessage
 from monitor.testing import call

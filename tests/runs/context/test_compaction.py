@@ -12,7 +12,7 @@ import pytest
 from monitor import Compaction, ConfigError, Window, events
 from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall
-from monitor.context.compaction import (
+from monitor.context import (
     BeforeCompaction,
     CompactionError,
     CompactionHook,
@@ -275,7 +275,7 @@ async def test_where_the_model_speaks_next_nobody_answers_for_it():
         ({"model": object()}, "has no stream"),
         ({"tools": [{"type": "function"}]}, "monitor.models.ToolSpec"),
         ({"instructions": ["a"]}, "instructions takes a text"),
-        ({"facts": {"a": 1}}, "monitor.context.compaction.PinnedFacts"),
+        ({"facts": {"a": 1}}, "monitor.context.PinnedFacts"),
         ({"form": "openai"}, "openai-chat"),
         ({"sinks": [print]}, "has no emit"),
     ],

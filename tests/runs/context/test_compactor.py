@@ -148,7 +148,7 @@ async def test_a_run_s_last_turn_gets_one_without_a_model_and_none_at_the_mark()
 
 async def test_a_hook_that_does_not_return_is_given_up_and_the_history_is_as_before():
     stall = Stall()
-    bench = Bench(hooks=(monitor.context.compaction.CompactionHook(before=lambda _: stall.perform()),))
+    bench = Bench(hooks=(monitor.context.CompactionHook(before=lambda _: stall.perform()),))
     job = bench.compactor.start(MANUAL)
     assert job is not None
     await stall.reached()
@@ -162,7 +162,7 @@ async def test_a_hook_that_does_not_return_is_given_up_and_the_history_is_as_bef
 
 async def test_a_hook_after_it_that_does_not_return_takes_nothing_back():
     stall = Stall()
-    bench = Bench(hooks=(monitor.context.compaction.CompactionHook(after=lambda _: stall.perform()),))
+    bench = Bench(hooks=(monitor.context.CompactionHook(after=lambda _: stall.perform()),))
     job = bench.compactor.start(MANUAL)
     assert job is not None
     await stall.reached()
@@ -225,7 +225,7 @@ async def test_the_result_says_how_many_requests_it_took():
     result = await bench.done(MANUAL)
     assert isinstance(result, CompactionResult)
     assert result.model_calls == len(bench.model.requests) == 2
-    bench = Bench(summarizer=monitor.context.compaction.Extractive())
+    bench = Bench(summarizer=monitor.context.Extractive())
     result = await bench.done(MANUAL)
     assert isinstance(result, CompactionResult)
     assert result.model_calls == 0

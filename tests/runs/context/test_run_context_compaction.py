@@ -329,7 +329,7 @@ async def test_an_unknown_window_is_compacted_when_the_provider_refuses_and_know
 @pytest.mark.feature("CC-06", "GZ-04")
 async def test_by_hand_from_the_caller_s_block():
     d = driven(*reads(5_000, 5_000), "done")
-    results: list[monitor.context.compaction.CompactionResult] = []
+    results: list[monitor.context.CompactionResult] = []
     async with d.run as run:
         async for event in run:
             d.events.append(event)
@@ -379,7 +379,7 @@ async def test_by_hand_from_another_task_while_the_driver_streams():
 async def test_two_who_ask_at_once_get_the_same():
     pause = Pause()
     d = driven(*reads(9_000, 9_000), [pause, "done"])
-    got: list[monitor.context.compaction.CompactionResult] = []
+    got: list[monitor.context.CompactionResult] = []
 
     async def ask() -> None:
         got.append(await d.run.compact())
@@ -399,7 +399,7 @@ async def test_two_who_ask_at_once_get_the_same():
 async def test_where_there_is_nothing_to_compact_it_is_skipped_and_nothing_is_asked():
     d = driven("done")
     async with d.run as run:
-        with pytest.raises(monitor.context.compaction.CompactionError) as caught:
+        with pytest.raises(monitor.context.CompactionError) as caught:
             await run.compact()
         async for event in run:
             d.events.append(event)
@@ -472,11 +472,7 @@ async def test_where_compaction_fails_oversized_results_are_truncated_once(row: 
         "done",
         compaction=monitor.Compaction(
             steps=(),
-            hooks=(
-                monitor.context.compaction.CompactionHook(
-                    before=lambda _: monitor.context.compaction.BeforeCompaction(cancel="no")
-                ),
-            ),
+            hooks=(monitor.context.CompactionHook(before=lambda _: monitor.context.BeforeCompaction(cancel="no")),),
         ),
     )
     await d.go()
@@ -776,14 +772,14 @@ async def test_an_abort_ends_a_compaction_that_is_waited_for_at_once(how: str):
 async def test_an_abort_ends_one_that_the_caller_waits_for_in_the_block():
     stall, never = summary_never()
     d = driven(*reads(9_000, 9_000), "never", summaries=[never])
-    caught: list[monitor.context.compaction.CompactionError] = []
+    caught: list[monitor.context.CompactionError] = []
 
     async def drive() -> None:
         async with d.run as run:
             async for event in run:
                 d.events.append(event)
                 if isinstance(event, monitor.events.TurnEnded) and event.turn.number == 2:
-                    with pytest.raises(monitor.context.compaction.CompactionError) as error:
+                    with pytest.raises(monitor.context.CompactionError) as error:
                         await run.compact()
                     caught.append(error.value)
 
@@ -803,10 +799,10 @@ async def test_a_run_is_not_finished_while_a_compaction_is_at_work_and_who_waits
     stall, never = summary_never()
     pause = Pause()
     d = driven(*reads(9_000, 9_000), [pause, "done"], summaries=[never])
-    caught: list[monitor.context.compaction.CompactionError] = []
+    caught: list[monitor.context.CompactionError] = []
 
     async def ask() -> None:
-        with pytest.raises(monitor.context.compaction.CompactionError) as error:
+        with pytest.raises(monitor.context.CompactionError) as error:
             await d.run.compact()
         caught.append(error.value)
 
@@ -845,10 +841,10 @@ async def test_a_run_that_never_went_leaves_nothing_running_either():
     stall, never = summary_never()
     history = [UserMessage((Text("a"),)), AssistantMessage((Text("word" * 9_000),)), UserMessage((Text("b"),))]
     d = driven(summaries=[never], history=[*history, AssistantMessage((Text("word" * 9_000),))])
-    caught: list[monitor.context.compaction.CompactionError] = []
+    caught: list[monitor.context.CompactionError] = []
 
     async def ask() -> None:
-        with pytest.raises(monitor.context.compaction.CompactionError) as error:
+        with pytest.raises(monitor.context.CompactionError) as error:
             await d.run.compact()
         caught.append(error.value)
 
@@ -886,15 +882,15 @@ class Kept:
     """A store in memory."""
 
     def __init__(self) -> None:
-        self.kept: list[monitor.context.compaction.CompactionRecord] = []
+        self.kept: list[monitor.context.CompactionRecord] = []
         self.fails = False
 
-    def add(self, record: monitor.context.compaction.CompactionRecord) -> None:
+    def add(self, record: monitor.context.CompactionRecord) -> None:
         if self.fails:
             raise OSError("the disk is full")
         self.kept.append(record)
 
-    def records(self) -> list[monitor.context.compaction.CompactionRecord]:
+    def records(self) -> list[monitor.context.CompactionRecord]:
         return self.kept
 
 
@@ -942,7 +938,7 @@ async def test_a_summariser_without_a_model_is_none_that_has_to_do_instead():
     d = driven(
         *reads(*[6_000] * 80),
         "done",
-        compaction=monitor.Compaction(steps=(), summarizer=monitor.context.compaction.Extractive()),
+        compaction=monitor.Compaction(steps=(), summarizer=monitor.context.Extractive()),
     )
     await d.go()
     assert d.outcome.ok
@@ -1050,11 +1046,11 @@ async def pruned(d: Drive) -> None:
 async def test_opencode_tells_the_model_to_go_on_unless_a_hook_vetoes_it(veto: bool, told: bool):
     heard: list[str] = []
 
-    def before(asked: CompactionAsked) -> monitor.context.compaction.BeforeCompaction:
+    def before(asked: CompactionAsked) -> monitor.context.BeforeCompaction:
         heard.append(f"before {asked.reason}")
-        return monitor.context.compaction.BeforeCompaction(context="Mind the gap.")
+        return monitor.context.BeforeCompaction(context="Mind the gap.")
 
-    hook = monitor.context.compaction.CompactionHook(
+    hook = monitor.context.CompactionHook(
         before=before,
         after=lambda _: heard.append("after"),
         autocontinue=lambda _: not veto,
@@ -1075,9 +1071,7 @@ async def test_opencode_tells_the_model_to_go_on_unless_a_hook_vetoes_it(veto: b
 
 @pytest.mark.feature("OC-16")
 async def test_a_hook_that_cancels_leaves_everything_as_it_was():
-    hook = monitor.context.compaction.CompactionHook(
-        before=lambda _: monitor.context.compaction.BeforeCompaction(cancel="not now")
-    )
+    hook = monitor.context.CompactionHook(before=lambda _: monitor.context.BeforeCompaction(cancel="not now"))
     d = driven(*CEILING, "done", compaction=monitor.Compaction(steps=(), hooks=(hook,)))
     await d.go()
     assert d.outcome.ok

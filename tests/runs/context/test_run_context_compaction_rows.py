@@ -200,7 +200,7 @@ async def test_x7_who_waits_for_a_compaction_is_told_when_it_is_late_done_or_bro
         assert isinstance(context.run, monitor.Run)
         try:
             told.append(await context.run.compact())
-        except monitor.context.compaction.CompactionError as error:
+        except monitor.context.CompactionError as error:
             told.append(error)
         return "ok"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.context.compaction import CompactionError, Extractive
+from monitor.context import CompactionError, Extractive
 from monitor.errors import CompactionFailure
 from monitor.messages import AssistantMessage
 from monitor.sessions import InMemorySession, NodeKind, RunStage, SQLiteSession, compacted_of, message

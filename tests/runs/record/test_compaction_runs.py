@@ -103,7 +103,7 @@ async def _checked(store: SessionStore) -> None:
 @pytest.mark.feature("AC-02")
 async def test_the_node_of_a_run_has_the_summary_alone_its_details_and_its_preset():
     store = InMemorySession()
-    records = monitor.context.compaction.InMemoryCompactions()
+    records = monitor.context.InMemoryCompactions()
     supervisor = monitor.Supervisor(
         ScriptedModel(*ANSWERS), session=store, compaction=monitor.Compaction.pi(store=records), **OPTIONS
     )
@@ -280,7 +280,7 @@ async def test_wherever_a_process_dies_its_next_life_counts_on_and_leaves_nothin
 
 
 def extractive() -> monitor.Compaction:
-    return monitor.Compaction(summarizer=monitor.context.compaction.Extractive())
+    return monitor.Compaction(summarizer=monitor.context.Extractive())
 
 
 @pytest.mark.feature("AC-07")

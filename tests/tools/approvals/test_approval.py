@@ -12,7 +12,7 @@ import pytest
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
-from monitor.messages import ApprovalAnswer, ApprovalRequest
+from monitor.messages import ApprovalAnswer, ApprovalRequest, answer_codec
 from monitor.testing import FakeClock
 from monitor.tools import Approval, PendingApprovals, Rules, Scheduler, TerminalApprover, ToolContext, tool
 from monitor.tools.approvals.approval import Approvals, approval_of, approver_of
@@ -215,6 +215,19 @@ async def test_a_tool_says_itself_which_of_its_calls_ask(needs: Any, of_one: boo
     assert (await Desk(None, asks).call("pay", n=1)).is_error is of_one
     allowed = Rules([{"tool": "pay", "decision": "allow"}])
     assert (await Desk(None, asks, rules=allowed).call("pay", n=5)).text == "5"
+
+
+@pytest.mark.parametrize("word", ["deny", "rejected", "Approved", "yes", "", None, True, 1, "withdrawn"])
+async def test_a_yes_is_one_word(word: Any):
+    """Any other word is an error where the answer is made, and no call is made."""
+    if word != "withdrawn":
+        with pytest.raises(ConfigError, match="decision is one of 'approved', 'denied', 'expired', 'withdrawn'"):
+            ApprovalAnswer(id="q", decision=word)
+        with pytest.raises(ValueError, match="decision"):
+            answer_codec.from_dict({"type": "approval_answer", "id": "q", "decision": word})
+    desk = Desk(Person(answer(word)), mode="default")
+    await desk.call("edit")
+    assert desk.ran == []
 
 
 async def test_an_approver_that_fails_is_a_refusal_and_no_crash():

@@ -51,7 +51,7 @@ USUAL = (
     "git add a.py && git commit -m \"fix: it's done\"", "git commit -m 'a\n\nb'", "go test ./...",
     "git branch --show-current", "git branch -a", "ruff check .", "ruff check src && pytest -q",
     "cargo test -- --nocapture", "ls 2>/dev/null", "cat < a", "ls src # the sources", "git log -p -2 -- src",
-    "git diff --cached --name-only", "make test", "git log --since=yesterday --author=me", "git show --stat HEAD",
+    "git diff --cached --name-only", "git log --since=yesterday --author=me", "git show --stat HEAD",
     "ls -1 | grep -v x", "mytool run -v --level 3", "git blame a", "git rev-parse --abbrev-ref HEAD",
     "git stash list", "git remote -v", "git ls-files | head", "git grep -n foo", "ls -d */",
     "pytest -q \\\n  tests/a.py", "cat a.py; cat b.py", "wc -l < f", "grep -c x f || ls", "find . -mtime -1",
@@ -161,6 +161,13 @@ def test_a_rule_names_further_options_itself(tmp_path: Path):
     anything = Rules([{"command": "make", "options": ["*"], "decision": "allow"}])
     assert decided(anything, "make -f x --eval=y", tmp_path) == "allow"
     assert decided(anything, "make $X", tmp_path) == "ask"
+
+
+def test_a_makefile_is_asked_about_where_another_rule_refuses_a_command(tmp_path: Path):
+    allows = {"command": "make test", "decision": "allow"}
+    refuses = {"command": "git push", "decision": "deny"}
+    assert decided(Rules([allows]), "make test", tmp_path) == "allow"
+    assert decided(Rules([allows, refuses]), "make test", tmp_path) == "ask"
 
 
 def test_the_value_of_an_option_is_never_another_option():

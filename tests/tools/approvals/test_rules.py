@@ -52,7 +52,7 @@ def shell(command: str) -> str | None:
         ("git status", "allow"),
         ("cd x && git log -3 | ls", "allow"),
         ("git statusx", "ask"),
-        ("git", None),
+        ("git", "ask"),
         ("git status && rm x", None),
         ("git status > f", "ask"),
         ("git status && $X", "ask"),
@@ -61,7 +61,7 @@ def shell(command: str) -> str | None:
         ("bash -c 'git push'", "deny"),
         ("sudo git push", "deny"),
         ("echo $(git --no-pager push)", "deny"),
-        ("./git status", None),
+        ("./git status", "ask"),
         ("PATH=/evil git status", "ask"),
     ],
 )

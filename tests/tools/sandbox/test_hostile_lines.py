@@ -15,8 +15,8 @@ from monitor.tools.sandbox import bubblewrap
 from monitor.tools.shell.shell_tools import ShellTools
 from monitor.tools.workspace import Workspace
 from tests.processes import BUBBLEWRAP, ask, nothing_left  # noqa: F401 - a fixture
-from tests.tools.approvals.started.test_launchers import AROUND
 from tests.tools.approvals.test_known_commands import MORE
+from tests.tools.approvals.test_started_commands import AROUND
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
 

@@ -1,4 +1,4 @@
-"""A rule that refuses a command reads the files that say what is run."""
+"""What a script runs is asked about: no words say it."""
 
 from __future__ import annotations
 
@@ -67,10 +67,9 @@ def test_what_a_file_runs_is_a_question(line: str, place: Path):
 
 @pytest.mark.parametrize(
     "line",
-    ["npm test", "npm run test", "pytest", "sh fine.sh x", "cd sub && ls", "python -m pytest", "cat push.sh", "ls"],
+    ["npm test", "pytest", "cd sub && ls", "python -m pytest", "cat push.sh", "ls"],
 )
-def test_other_files_are_none_of_its_business(line: str, place: Path):
-    (place / "fine.sh").write_text("ls notes.md\n")
+def test_commands_that_are_known_are_none_of_its_business(line: str, place: Path):
     assert not asked(line, place)
 
 
@@ -96,13 +95,3 @@ def test_a_line_may_write_what_it_runs(writes: str, place: Path):
         assert asked(f"cat a | {writes}; sh {'runaa' if 'split' in writes else 'run'}", place)
     assert asked("cat a > Makefile; make", place)
     assert asked("tool -o Makefile && make", place)
-
-
-def test_a_chain_of_scripts_is_followed_to_its_end(place: Path):
-    for number in range(20):
-        (place / f"s{number}.sh").write_text(f"sh s{number + 1}.sh\n")
-    assert not asked("sh s0.sh", place)
-    (place / "s20.sh").write_text("git push\n")
-    assert asked("sh s0.sh", place)
-    (place / "s20.sh").write_text("sh s0.sh\n")
-    assert not asked("sh s0.sh", place)

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from monitor.tools import Rules
-from monitor.tools.approvals.started.launchers import started_by
+from monitor.tools.approvals.started_commands import started_by
 from tests.tools.approvals.bash import NEEDS_BASH, Place
 
 REFUSES = Rules([{"tool": "shell", "command": "git push", "decision": "deny", "name": "no pushes"}])
 
 
-def commands(text: str) -> tuple[list[str], bool]:
-    found = started_by(text)
-    return [" ".join(word.text for word in words) for words in found.commands], found.certain
+def commands(text: str) -> list[str]:
+    return [" ".join(word.text for word in words) for words in started_by(text).commands]
 
 
 @pytest.mark.parametrize(
@@ -47,10 +46,9 @@ def commands(text: str) -> tuple[list[str], bool]:
         ("busybox sh -c 'git push'", ["git push"]),
     ],
 )
-def test_each_launcher_is_read_by_its_own_options(text: str, inner: list[str]):
-    found, certain = commands(text)
-    assert [one for one in inner if one not in found] == []
-    assert certain
+def test_what_the_words_of_a_launcher_start_is_refused(text: str, inner: list[str]):
+    found = commands(text)
+    assert [one for one in inner if not any(each.startswith(one) for each in found)] == []
     ruling = REFUSES.judge("shell", {"command": text})
     assert ruling is not None
     assert ruling.decision == "deny" or "{}" in inner[0]
@@ -75,17 +73,29 @@ def test_what_cannot_be_read_is_not_certain(text: str):
 
 @pytest.mark.parametrize(
     "text",
-    ["git status", "git commit -m 'git push'", "echo git push", "grep -rn 'git push' .", "ls | xargs wc -l", "make",
-     "pytest -q 2>&1 | tail -5", "sed -i s/old/new/ f", "sed -n '1,5p' f", "awk '{print $1}' f", "find . -name '*.py'",
-     "find . -exec wc -l {} +", "python x.py", "python -m pytest", "npm run build", "cargo build", "docker ps", "env",
-     "timeout 5 pytest -q", "sudo apt update", "nohup python server.py", "rm -rf build", "git pull", "git fetch origin",
-     "git checkout -b push-fix", "set -eu; pytest", "cat a | sort | uniq -c", "node server.js", "tar xf a.tar",
+    ["git status", "git commit -m 'git push'", "echo git push", "grep -rn 'git push' .", "ls | xargs wc -l",
+     "pytest -q 2>&1 | tail -5", "sed -n '1,5p' f", "awk '{print $1}' f", "find . -name '*.py'",
+     "python -m pytest", "cargo build", "docker ps", "env",
+     "timeout 5 pytest -q", "sudo apt update", "rm -rf build", "git pull", "git fetch origin",
+     "git checkout -b push-fix", "set -eu; pytest", "cat a | sort | uniq -c", "tar xf a.tar",
      "git stash push", "mkdir -p a && cp x a", "command -v git", "which git", "uv run pytest", "echo a > f",
      "curl -s http://localhost:8000/x", "git add push", "cd x && ls", "xargs -n1 wc < f", "git log --grep push"],
 )  # fmt: skip
 def test_ordinary_commands_are_none_of_its_business(text: str):
     """So a rule that refuses one command costs few questions in the mode `yolo`."""
     assert REFUSES.judge("shell", {"command": text}) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["make", "make test", "sed -i s/old/new/ f", "find . -exec wc -l {} +", "python x.py", "npm run build",
+     "nohup python server.py", "node server.js", "sh fine.sh x", "./tool"],
+)  # fmt: skip
+def test_a_program_that_may_start_any_other_is_a_question(text: str):
+    """No words say what a script runs, so a rule that refuses asks a person."""
+    ruling = REFUSES.judge("shell", {"command": text})
+    assert ruling is not None
+    assert (ruling.decision, ruling.unsure) == ("ask", True)
 
 
 def test_a_name_of_the_program_among_words_that_are_not_known_is_a_question():

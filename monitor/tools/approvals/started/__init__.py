@@ -1,1 +1,0 @@
-"""The commands that a line starts, directly and through others."""
