@@ -41,7 +41,7 @@ from monitor.detectors import NOTHING, default_detectors
 from monitor.errors import TerminateReason
 from monitor.events import FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
 from monitor.guard.guard import Guard
-from monitor.testing.servers.local_server import LocalServer
+from monitor.testing.local_server import LocalServer
 from monitor.verdicts import Detection
 
 ROOT = Path(__file__).parents[1]

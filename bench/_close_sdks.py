@@ -18,12 +18,9 @@ from google import genai
 from google.genai import types
 
 from bench._close_cases import SENTENCE, Backend, Transport, words
-from monitor.testing import anthropic_steps, gemini_steps, openai_steps
+from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.local_server import LocalServer, ReceivedRequest, Scripts
 from monitor.testing.openai_steps import Event, Pause, Repeat, Script, Send, Stall, Step
-from monitor.testing.servers.anthropic_server import LocalAnthropic
-from monitor.testing.servers.gemini_server import LocalGemini
-from monitor.testing.servers.local_server import LocalServer, ReceivedRequest, Scripts
-from monitor.testing.servers.openai_server import LocalOpenAI
 
 COUNTED = "counted "
 """Prompt of an answer that is read to its end; the number of its words follows."""

@@ -24,7 +24,7 @@ import anyio.lowlevel
 
 from monitor.adapters.anthropic import model as anthropic_model
 from monitor.adapters.google import model as google_model
-from monitor.adapters.openai import request_messages as _openai_messages
+from monitor.adapters.openai import model as _openai_messages
 from monitor.adapters.parts import ChunkAdapter
 from monitor.chunks import TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.context import validate

@@ -19,8 +19,8 @@ from bench._soak_faults import SENTENCE, Ledger, Seen
 from bench._soak_run import Result
 from monitor.adapters.google.model import GoogleModel
 from monitor.errors import TerminateReason
+from monitor.testing import LocalGemini, ReceivedRequest
 from monitor.testing import gemini_steps as wire
-from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 
 LIMIT_S = 6.0
 GRACE_S = 1.0

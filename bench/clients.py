@@ -34,8 +34,8 @@ from rich.console import Console
 from bench._good_histories import HISTORIES, Turn
 from monitor.proxy import Proxy
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.local_server import LocalServer, ReceivedRequest
 from monitor.testing.openai_steps import Cut, Reply
-from monitor.testing.servers.local_server import LocalServer, ReceivedRequest
 from tests.proxy.served import serving
 
 KEY = "sk-of-the-bench"

@@ -59,7 +59,7 @@ from monitor.chunks import Chunk
 from monitor.detectors import NOTHING
 from monitor.errors import TerminateReason
 from monitor.events import FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
-from monitor.testing.servers.local_server import LocalServer
+from monitor.testing.local_server import LocalServer
 from monitor.verdicts import Detection
 
 PACKAGES = (*dict.fromkeys(package for sdk in SDKS for package in sdk.packages), "aiohttp", "httpx2", "anyio", "trio")

@@ -162,7 +162,7 @@ class Cost:
 
 
 def _jobs(load: Load) -> dict[str, Job]:
-    from monitor.adapters.openai.request_messages import to_messages  # noqa: PLC0415 - beside what is measured
+    from monitor.adapters.openai.model import to_messages  # noqa: PLC0415 - beside what is measured
 
     reducers = (DropMedia(), PruneResults(), PruneArguments(), ClipResults.oversized(200_000))
     history = History(load.messages)
@@ -251,7 +251,7 @@ def _langchain(load: Load) -> dict[str, Job]:
 
 
 def _openai_agents(load: Load) -> dict[str, Job]:
-    from monitor.adapters.openai.request_messages import to_input  # noqa: PLC0415 - beside what is measured
+    from monitor.adapters.openai.model import to_input  # noqa: PLC0415 - beside what is measured
 
     trimmer: Any = importlib.import_module("agents.extensions.tool_output_trimmer").ToolOutputTrimmer()
     config: Any = importlib.import_module("agents.run_config")
@@ -297,7 +297,7 @@ def _pydantic_messages(talk: Sequence[Message], types: Any) -> Iterator[Any]:
 
 
 def _in_order(load: Load) -> list[Record]:
-    from monitor.adapters.openai.request_messages import to_messages  # noqa: PLC0415 - beside what is measured
+    from monitor.adapters.openai.model import to_messages  # noqa: PLC0415 - beside what is measured
 
     return to_messages(load.messages)
 

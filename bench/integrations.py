@@ -36,7 +36,7 @@ from bench._quiet import quiet
 from bench.frameworks.base import Framework, frameworks, installed
 from monitor.errors import TerminateReason
 from monitor.events import Event, StopDecided
-from monitor.testing.servers.local_server import LocalServer
+from monitor.testing.local_server import LocalServer
 
 ROOT = Path(__file__).parents[1]
 GOAL_MS = 50.0

@@ -42,8 +42,8 @@ from monitor.errors import FinishReason, TerminateReason
 from monitor.events import JudgeAnswered
 from monitor.judges import LoopJudge
 from monitor.sinks.log import MemorySink
+from monitor.testing import LocalGemini, ReceivedRequest
 from monitor.testing import gemini_steps as wire
-from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 
 ROUNDS, VERDICTS = 15, 40
 EVERY_S = 0.002

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from monitor.testing.loops import NUMERALS, OPENINGS, Fields, Kind, Lists, read_kinds, text_of, written
+from monitor.testing.loops import OPENINGS, Fields, Kind, Lists, read_kinds, text_of, written
+from tests.detectors.numerals import NUMERALS
 
 Make: TypeAlias = Callable[[random.Random, Lists], str]
 

@@ -17,7 +17,7 @@ import yaml
 from monitor.cli.app import app
 from monitor.proxy import Proxy
 from monitor.proxy.admin import prometheus
-from monitor.proxy.state.runs import ProxiedRuns
+from monitor.proxy.runs import ProxiedRuns
 from tests.proxy.asked import ask
 
 DEPLOY = Path(__file__).parents[1] / "deploy"

@@ -289,7 +289,7 @@ def test_a_guard_loads_at_most_100_modules_of_ours():
     loaded = ours(loaded_by("import monitor; monitor.Guard"))
     assert len(loaded) <= 100
     rooms = {
-        "monitor.adapters.provider_forms",
+        "monitor.adapters.model_names",
         "monitor.context.compaction",
         "monitor.wires.read",
         "monitor.context.repairs",

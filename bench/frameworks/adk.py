@@ -20,7 +20,7 @@ from bench._close_sdks import GOOGLE
 from bench.frameworks.base import Ended, Framework
 from monitor.guard.guard import Guard
 from monitor.integrations.adk import GuardPlugin, Stopped
-from monitor.testing.servers.local_server import LocalServer
+from monitor.testing.local_server import LocalServer
 
 
 def prompt_of(body: Any) -> str:

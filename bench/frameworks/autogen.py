@@ -15,7 +15,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from bench.frameworks.base import OPENAI_WIRE, Ended, Framework
 from monitor.guard.guard import Guard
 from monitor.integrations.autogen import GuardedClient, Stopped
-from monitor.testing.servers.local_server import LocalServer
+from monitor.testing.local_server import LocalServer
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=True, family="unknown", structured_output=False)
 

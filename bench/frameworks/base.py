@@ -16,7 +16,7 @@ import openai
 import bench.frameworks
 from bench._close_sdks import OPENAI_CHAT, Sdk
 from monitor.guard.guard import Guard
-from monitor.testing.servers.local_server import LocalServer
+from monitor.testing.local_server import LocalServer
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from bench.frameworks.base import OPENAI_WIRE, Ended, Framework
 from monitor.errors import TerminateReason
 from monitor.guard.guard import Guard
 from monitor.integrations.litellm import LiteLLMAdapter, completion
-from monitor.testing.servers.local_server import LocalServer
+from monitor.testing.local_server import LocalServer
 
 
 @contextlib.asynccontextmanager

@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, ClassVar, Final
 
@@ -14,7 +14,9 @@ from anyio.lowlevel import RunVar
 
 from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
+from monitor.messages import Message
 from monitor.models import Model
+from monitor.wires.fields import Form
 
 
 class SdkModel(ABC):
@@ -67,7 +69,7 @@ _PROVIDERS: Final = {
     "google": ("monitor.adapters.google.model", "GoogleModel"),
     "openai": ("monitor.adapters.openai.model", "OpenAIModel"),
     "openai-responses": ("monitor.adapters.openai.model", "OpenAIResponsesModel"),
-    "replay": ("monitor.adapters.replay.model", "ReplayModel"),
+    "replay": ("monitor.adapters.replay", "ReplayModel"),
 }
 """The module and class of each provider's model. The module, and with it the SDK, is imported on
 demand.
@@ -165,3 +167,32 @@ def check_keys(*variables: str) -> None:
                 f"{variable} has a line break, a space at an end or a letter that is not ASCII: write"
                 f" export {variable}=... with nothing but the key"
             )
+
+
+# --------------------------------------------------------------------------------------------------
+# Writes a neutral history in the form of each provider, as the models here send it: the inverse of
+# `monitor.context.read_history`.
+
+_BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
+    "gemini": ("monitor.adapters.google.model", "to_contents"),
+    "openai-chat": ("monitor.adapters.openai.model", "to_messages"),
+    "openai-responses": ("monitor.adapters.openai.model", "to_input"),
+    "anthropic": ("monitor.adapters.anthropic.model", "to_messages"),
+}
+"""The module of each form, imported on demand. None needs an SDK."""
+
+
+def to_form(form: Form, messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """`messages` in the provider's `form`: Gemini's contents, OpenAI's chat messages or response
+    items, Anthropic's messages.
+
+    The result is plain data that the SDK takes unchanged, without instructions and tools; Gemini's
+    bytes are `bytes`. Linear in the size of the history. Call
+    `monitor.context.repair(messages, form=form)` first. Raises `ConfigError` for an unknown form,
+    and for media that the provider does not take or that have neither data nor address.
+    """
+    if form not in _BUILDERS:
+        raise ConfigError(f"unknown form {form!r}; known: {', '.join(_BUILDERS)}")
+    module, name = _BUILDERS[form]
+    said: list[dict[str, Any]] = getattr(importlib.import_module(module), name)(messages)
+    return said

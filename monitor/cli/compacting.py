@@ -37,7 +37,7 @@ from monitor.settings import known_name
 from monitor.sinks.log import line_of
 from monitor.view.status import count
 from monitor.wires.fields import RawMessage
-from monitor.wires.recognise import FORMS, NEUTRAL
+from monitor.wires.read import FORMS, NEUTRAL
 
 EXTRACTIVE: Final = "extractive"
 ASSUMED_TOKENS: Final = 128_000

@@ -14,7 +14,7 @@ from inspect import isasyncgen
 from types import GeneratorType
 from typing import Any
 
-from monitor.adapters.behind import closable, held_behind
+from monitor.adapters.adapter import closable, held_behind
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import ConfigError, MissingExtra
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from monitor.proxy.keys import VirtualKeys as VirtualKeys
     from monitor.proxy.keys import digest_of as digest_of
     from monitor.proxy.keys import read_keys as read_keys
-    from monitor.proxy.state.runs import ProxiedRun as ProxiedRun
-    from monitor.proxy.state.runs import ProxiedRuns as ProxiedRuns
+    from monitor.proxy.runs import ProxiedRun as ProxiedRun
+    from monitor.proxy.runs import ProxiedRuns as ProxiedRuns
 else:  # a type checker that read this would believe that every name is there
     __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -23,9 +23,9 @@ from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import Event
 from monitor.guard.options import clock_of
 from monitor.guard.streams.wait import Clock
+from monitor.proxy.http_messages import SEVERAL_KEYS
 from monitor.proxy.keys import KeyNames, RequestRate, VirtualKey, VirtualKeys
-from monitor.proxy.transport.headers import SEVERAL_KEYS
-from monitor.proxy.transport.upstreams import SILENCE_S
+from monitor.proxy.upstreams import SILENCE_S
 from monitor.runs.budget_hold import BudgetHold
 from monitor.shared import BudgetStore, SharedBudget
 

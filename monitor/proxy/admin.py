@@ -22,13 +22,12 @@ import anyio
 from monitor.errors import StoreError
 from monitor.proxy.accounts import Draining
 from monitor.proxy.formats.framing import event
-from monitor.proxy.state.runs import Histogram, HoldAnswer, ProxiedRun, ProxiedRuns
-from monitor.proxy.transport.headers import first
-from monitor.proxy.transport.incoming import Receive, Scope, Send, answer, begin, body
+from monitor.proxy.http_messages import Receive, Scope, Send, answer, begin, body, first
+from monitor.proxy.runs import Histogram, HoldAnswer, ProxiedRun, ProxiedRuns
 from monitor.report.report_page import policy_of
 
 if TYPE_CHECKING:
-    from monitor.proxy.exchange.requests import ProxyContext
+    from monitor.proxy.requests import ProxyContext
 
 
 # --------------------------------------------------------------------------------------------------
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _part(name: str) -> str:
-    return files("monitor.proxy.admin").joinpath(name).read_text("utf-8")
+    return files("monitor.proxy").joinpath("admin", name).read_text("utf-8")
 
 
 @cache

@@ -35,14 +35,13 @@ from monitor.proxy.accounts import (
     check_keys,
 )
 from monitor.proxy.admin import Admin
-from monitor.proxy.exchange.requests import GRACE_S, ProxyContext
 from monitor.proxy.histories import HistoryReader, KnownHistories
+from monitor.proxy.http_messages import Receive, Scope, Send, path_in
 from monitor.proxy.keys import KeyNames, VirtualKeys
 from monitor.proxy.reception import Reception
-from monitor.proxy.state.peers import Peers
-from monitor.proxy.state.runs import HeldRuns, ProxiedRun, ProxiedRuns
-from monitor.proxy.transport.incoming import Receive, Scope, Send, path_in
-from monitor.proxy.transport.upstreams import SILENCE_S, Connections, Upstreams
+from monitor.proxy.requests import GRACE_S, ProxyContext
+from monitor.proxy.runs import HeldRuns, Peers, ProxiedRun, ProxiedRuns
+from monitor.proxy.upstreams import SILENCE_S, Connections, Upstreams
 from monitor.shared import BudgetStore, RowStore
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from monitor.events import Event
 from monitor.messages import AssistantMessage, Message, Reasoning, Text, UserMessage, message_codec
 from monitor.policy import stop_for
 from monitor.proxy.formats.base import Beginning, JudgedRequest, Span, Unjudged
-from monitor.proxy.formats.requests import Wire
-from monitor.proxy.state.runs import signature
-from monitor.proxy.transport.headers import Unpackable, unpacked
+from monitor.proxy.formats.wire import Wire
+from monitor.proxy.http_messages import Unpackable, unpacked
+from monitor.proxy.runs import signature
 from monitor.verdicts import Continue, Detection, Verdict
 from monitor.wires.fields import Form, rules_of
 

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from monitor.chunks import Usage
-from monitor.errors import without_keys
+from monitor.errors import PASSING_REASONS, ConfigError, TerminateReason, without_keys
+from monitor.events import BudgetLost, Event
+from monitor.prices import known_price
 from monitor.proxy.accounts import AllowedKey, Denied
-from monitor.proxy.exchange.exchange import Exchange
-from monitor.proxy.exchange.requests import LATER, REFUSED, ProxiedRequest, ProxyContext
-from monitor.proxy.exchange.unjudged import UnjudgedRelay, UnjudgedRequest
+from monitor.proxy.exchange import Exchange
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import RETRY_LATER, Unjudged
-from monitor.proxy.formats.requests import Wire, refusal_of
+from monitor.proxy.formats.base import Unjudged
+from monitor.proxy.formats.wire import RETRY_LATER, Wire, refusal_of
 from monitor.proxy.histories import RequestReading
-from monitor.proxy.state.runs import ProxiedRun
-from monitor.proxy.transport.headers import (
+from monitor.proxy.http_messages import (
     NO_NAME,
+    NO_ROOM,
     RUN,
     SEVERAL_KEYS,
-    Headers,
-    coding_of,
-    first,
-    is_bare,
-    keys_in,
-    run_in,
-    to_client,
-    with_key,
-)
-from monitor.proxy.transport.incoming import (
-    NO_ROOM,
     TIMED_OUT,
     TOO_SLOW,
     ClientGone,
+    Headers,
     HeldBytes,
     Incoming,
     NoRoom,
@@ -45,13 +36,33 @@ from monitor.proxy.transport.incoming import (
     Send,
     TooSlow,
     answer,
-    begin,
-    body,
+    coding_of,
+    first,
+    is_bare,
     is_plain,
+    keys_in,
+    run_in,
     squeezed,
+    to_client,
+    to_upstream,
+    with_key,
 )
-from monitor.proxy.transport.upstreams import Client, Upstream
+from monitor.proxy.requests import (
+    BYTES_A_TOKEN,
+    LATER,
+    REFUSED,
+    BudgetSpent,
+    ByteMeter,
+    ProxiedRequest,
+    ProxyContext,
+    close,
+    reason_of,
+)
+from monitor.proxy.runs import ProxiedRun
+from monitor.proxy.upstreams import Client, Upstream, UpstreamAnswer, UpstreamFailed
+from monitor.runs.budget_hold import BudgetHold
 from monitor.tools.masking import MASK, masked
+from monitor.verdicts import Stop
 
 if TYPE_CHECKING:
     from monitor.sinks.otel.sink import RequestSpan, RequestSpans
@@ -128,7 +139,8 @@ class Reception:
         if isinstance(entry, Denied):
             self._context.runs.count("denied", str(entry.status))
             wire = wire_of(scope["method"], unquote(squeezed(path).decode("latin-1")))
-            await _refuse(send, wire, entry.why, entry.status, after_s=entry.retry_after_s)
+            client = Client(send, clock=self._context.options.clock.now)
+            await _refuse(client, wire, entry.why, entry.status, after_s=entry.retry_after_s)
             return
         self._keyless += not keys
         try:
@@ -150,7 +162,7 @@ class Reception:
         except (NoRoom, TooSlow) as error:  # while the request was read
             wire = wire_of(scope["method"], path.decode("latin-1"))
             late = isinstance(error, TooSlow)
-            await _refuse(send, wire, TOO_SLOW if late else NO_ROOM, TIMED_OUT if late else LATER)
+            await _refuse(client, wire, TOO_SLOW if late else NO_ROOM, TIMED_OUT if late else LATER)
         finally:
             held.release()
         if client.left:
@@ -173,11 +185,11 @@ class Reception:
         denied = None if looks else entry.denies(None if isinstance(reading, Unjudged) else reading.asked.model)
         if denied is not None:
             self._context.runs.count("denied", str(denied.status))
-            await _refuse(client.send, wire, denied.why, denied.status)
+            await _refuse(client, wire, denied.why, denied.status)
             return
         if isinstance(reading, Unjudged):
             if len(keys) > 1 and self._context.options.unwatched == "pay":
-                await _refuse(client.send, wire, SEVERAL_KEYS, REFUSED)
+                await _refuse(client, wire, SEVERAL_KEYS, REFUSED)
                 return
             unjudged = UnjudgedRequest(
                 upstream=upstream, scope=scope, path=path, incoming=incoming, wire=wire, why=reading.why, key=key
@@ -190,7 +202,7 @@ class Reception:
         name = run_in(headers)
         several = len(keys) > 1 and self._context.accounts is not None
         if several or (name is None and first(headers, RUN) is not None):
-            await _refuse(client.send, wire, SEVERAL_KEYS if several else NO_NAME, REFUSED)
+            await _refuse(client, wire, SEVERAL_KEYS if several else NO_NAME, REFUSED)
             return
         run = self._context.runs.begin(key, name or reading.run, reading.asked.form, reading.asked.model)
         request = ProxiedRequest(
@@ -227,16 +239,18 @@ class Reception:
         return await self._context.reader.read(wire, where, incoming.kept, coding=coding, key=key)
 
 
-async def _refuse(send: Send, wire: Wire | None, why: str, status: int, *, after_s: float | None = None) -> None:
-    """Answer with an error in the client's format, before anything of the request was judged.
+async def _refuse(
+    client: Client, wire: Wire | None, why: str, status: int, *, said: str = "", after_s: float | None = None
+) -> None:
+    """Answer with an error in the client's format, before anything of an answer was judged.
     `after_s`: the seconds after which the client may try again.
     """
     refusal = refusal_of(wire, why, status)
-    said = refusal.headers if after_s is None else {**RETRY_LATER, "retry-after": str(math.ceil(after_s))}
-    headers = [(name.encode(), value.encode()) for name, value in said.items()]
-    headers.append((b"content-length", b"%d" % len(refusal.body)))
-    await begin(send, refusal.status, to_client(headers, said=f"refused; {why}", cuttable=False))
-    await body(send, refusal.body, more=False)
+    if after_s is not None:
+        refusal = replace(refusal, headers={**RETRY_LATER, "retry-after": str(math.ceil(after_s))})
+    await client.begin(refusal.status, to_client(refusal.head, said=said or f"refused; {why}", cuttable=False))
+    await client.write(refusal.body)
+    await client.end()
 
 
 def _hider(keys: Sequence[bytes]) -> Callable[[str], str]:
@@ -250,3 +264,134 @@ def _hider(keys: Sequence[bytes]) -> Callable[[str], str]:
         return str(shown)
 
     return hide
+
+
+# --------------------------------------------------------------------------------------------------
+# A request that cannot be judged: relayed, paid by its bytes, or refused, as was chosen.
+
+
+@dataclass(slots=True, kw_only=True)
+class UnjudgedRequest:
+    """One request as it came."""
+
+    upstream: Upstream
+    scope: Scope
+    path: bytes
+    incoming: Incoming
+    wire: Wire | None
+    """The format of the request, if its path says one."""
+    why: str
+    """Why it cannot be judged."""
+    key: str
+    """The name of the client's key."""
+
+
+class UnjudgedRelay:
+    """Answers one request that cannot be judged. Neither body is kept."""
+
+    def __init__(self, context: ProxyContext, request: UnjudgedRequest, client: Client) -> None:
+        self._context = context
+        self._request = request
+        self._client = client
+        self._headers: Headers = list(request.scope["headers"])
+        self._opened: UpstreamAnswer | None = None
+        self._holding: BudgetHold | None = None
+        self._meter: ByteMeter | None = None
+        self._lost = ""
+        """Why the budget cannot be asked, in words that are not for the client."""
+
+    async def perform(self) -> None:
+        """Answer the request. It is cancelled if the client leaves."""
+        try:
+            await self._perform()
+        except BudgetSpent as spent:
+            await self._stopped(spent.stop)
+        except TooSlow:
+            if not self._client.began:
+                await self._refuse(TOO_SLOW, TIMED_OUT, said="refused; too slow")
+        finally:
+            await close(self._opened, self._holding)
+
+    async def _perform(self) -> None:
+        request, options = self._request, self._context.options
+        if is_bare(request.scope["method"], self._headers):
+            await self._pass()
+        elif options.unwatched == "refuse":
+            said = f"agent-monitor refused this request: it cannot be watched: {request.why}"
+            await self._refuse(said, REFUSED, said=f"refused; {request.why}")
+        elif options.unwatched == "pay" and (stop := await self._paid()) is not None:
+            await self._stopped(stop)
+        else:
+            await self._pass()
+
+    async def _paid(self) -> Stop | None:
+        """Hold a part of the budget. A `Stop`: it cannot be paid."""
+        accounts, clock = self._context.accounts, self._context.options.clock
+        assert accounts is not None  # noqa: S101 - the options say so
+        price = known_price(self._context.options.prices, "")
+        length = first(self._headers, b"content-length") or b""
+        size = int(length) if length.isdigit() else len(self._request.incoming.kept)
+        try:
+            self._holding = holding = accounts.open(
+                self._request.key, "unwatched", price=price, clock=clock, emit=self._heard, began=clock.now()
+            )
+            stop = await holding.before_call(size // BYTES_A_TOKEN)
+        except ConfigError as error:  # a limit in US dollars, and no price
+            return Stop(TerminateReason.ERROR, str(error), "SharedBudget")
+        self._meter = ByteMeter(holding)
+        return stop
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, BudgetLost):
+            self._lost = event.detail
+
+    # ------------------------------------------------------------------ there and back
+
+    async def _pass(self) -> None:
+        request, headers = self._request, self._headers
+        has_body = any(name in {b"content-length", b"transfer-encoding"} for name, _ in headers)
+        if not has_body:
+            async for _ in request.incoming.rest():
+                pass  # a request without a body ends with an empty part
+        try:
+            self._opened = opened = await self._context.connections.open(
+                request.upstream,
+                method=request.scope["method"],
+                path=request.path,
+                query=request.scope.get("query_string", b""),
+                headers=to_upstream(headers, identity=False),
+                content=self._content() if has_body else b"",
+            )
+        except UpstreamFailed as error:
+            await self._refuse(error.why, error.status, said="upstream failed")
+            return
+        said = f"unwatched; {request.why}"
+        await self._client.begin(opened.status, to_client(opened.headers, said=said, cuttable=False))
+        try:
+            async for part in opened.body:
+                if self._meter is not None and opened.status < _CLIENT_ERROR:
+                    await self._meter.passed(len(part))
+                await self._client.write(part)
+            await self._client.end()
+        except UpstreamFailed:
+            return  # the server cuts the connection off, so the client sees that something is missing
+
+    async def _content(self) -> AsyncIterator[bytes]:
+        async for part in self._request.incoming.rest():
+            if self._meter is not None:
+                await self._meter.passed(len(part))
+            yield part
+
+    async def _stopped(self, stop: Stop) -> None:
+        """Refuse the request. An answer that has begun is cut off: its form is not known."""
+        self._context.runs.count("stops", stop.reason.value)
+        if not self._client.began:
+            status = LATER if stop.reason in PASSING_REASONS else REFUSED
+            await self._refuse(reason_of(stop, self._lost), status, said=f"stopped; {stop.reason.value}")
+
+    async def _refuse(self, reason: str, status: int, *, said: str) -> None:
+        await _refuse(self._client, self._request.wire, reason, status, said=said)
+
+
+_CLIENT_ERROR: Final = 400
+"""From this status on the service has refused, and asks no money for its answer."""

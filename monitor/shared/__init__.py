@@ -25,12 +25,12 @@ newer than what it has seen. `rows_at(address)` opens such a store.
 """
 
 from monitor.outage import Failure, OutageRule, Trouble
+from monitor.shared.budgets import budgets_at
 from monitor.shared.budgets.base import Amount, BudgetState, BudgetStore, Refused, Reservation, SharedBudget
 from monitor.shared.budgets.redis import RedisBudgets
 from monitor.shared.budgets.sql_budgets import PostgresBudgets, SQLiteBudgets
 from monitor.shared.outages import InMemoryOutages, Outages, OutageStore, SQLiteOutages
-from monitor.shared.rows import RowNews, RowStore, SharedRow
-from monitor.shared.store_address import budgets_at, rows_at
+from monitor.shared.rows import RowNews, RowStore, SharedRow, rows_at
 
 __all__ = [
     "Amount",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from monitor._util.argument_checks import check_kind, check_part, check_seconds
 from monitor.errors import StoreError
 from monitor.outage import Failure, Outage, OutageRule, Trouble
-from monitor.shared.stores import OneFile
+from monitor.shared.stores import Execute, OneFile
 from monitor.verdicts import FleetFinding
 
 T = TypeVar("T")
@@ -246,32 +245,31 @@ class SQLiteOutages:
     def __init__(self, path: str | PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         """`clock`: returns seconds since 1970."""
         # What a power cut takes is counted again.
-        self._file = OneFile(path, (_SCHEMA,), synchronous="normal", error=StoreError, content="outages")
+        self._file = OneFile(path, (_SCHEMA,), synchronous="normal", error=StoreError, content="outages", clock=clock)
         self.path = self._file.path
         self.now = clock
 
     async def change(self, subject: str, step: Change[T], rule: OutageRule) -> T:
 
-        def work(db: sqlite3.Connection) -> T:
-            now = self.now()
-            row = db.execute("select trouble from monitor_outages where subject = ?", (subject,)).fetchone()
+        def work(execute: Execute, now: float) -> T:
+            row = execute("select trouble from monitor_outages where subject = ?", (subject,)).fetchone()
             trouble = Trouble() if row is None else Trouble.from_dict(json.loads(row[0]))
             answer = step(trouble, now)
-            db.execute("delete from monitor_outages where not is_open and changed_s < ?", (now - rule.window_s,))
+            execute("delete from monitor_outages where not is_open and changed_s < ?", (now - rule.window_s,))
             if rule.is_over(trouble, now):
-                db.execute("delete from monitor_outages where subject = ?", (subject,))
+                execute("delete from monitor_outages where subject = ?", (subject,))
             else:
                 text = json.dumps(trouble.to_dict(), separators=(",", ":"))
                 row = subject, text, trouble.outage is not None, trouble.changed_s
-                db.execute("insert or replace into monitor_outages values (?, ?, ?, ?)", row)
+                execute("insert or replace into monitor_outages values (?, ?, ?, ?)", row)
             return answer
 
         return await self._file.transaction(work)
 
     async def known(self) -> Mapping[str, Trouble]:
 
-        def work(db: sqlite3.Connection) -> Mapping[str, Trouble]:
-            rows = db.execute("select subject, trouble from monitor_outages").fetchall()
+        def work(execute: Execute, _: float) -> Mapping[str, Trouble]:
+            rows = execute("select subject, trouble from monitor_outages", ()).fetchall()
             return {subject: Trouble.from_dict(json.loads(text)) for subject, text in rows}
 
         return await self._file.transaction(work)

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from anyio import to_thread
 
 from monitor.errors import StoreError
-from monitor.shared.stores import Execute, OneFile, OnePostgres, OneRedis, lock, now_in
+from monitor.shared.stores import Execute, OneFile, OnePostgres, OneRedis, SharedDatabase, store_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,38 +67,35 @@ _SCHEMA: Final = (
 )
 
 
-class SQLiteRows:
+class SQLRows:
+    """A `RowStore` whose every step is one transaction."""
+
+    def __init__(self, database: SharedDatabase) -> None:
+        self._database = database
+
+    async def swap(self, room: str, written: Mapping[str, str], *, after: int, keep_s: float, most: int) -> RowNews:
+        return await self._database.transaction(
+            lambda execute, now: _swap(execute, room, written, after=after, keep_s=keep_s, most=most, now=now),
+            lambda _: [f"rows {room}"],  # so a higher version is never seen before a lower one
+        )
+
+    async def aclose(self) -> None:
+        self._database.close()
+
+
+class SQLiteRows(SQLRows):
     """Shared rows in the file `path`, for the processes of one machine."""
 
     def __init__(self, path: str | PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         """`clock`: returns seconds since 1970."""
-        self._file = OneFile(path, _SCHEMA, synchronous="normal", error=StoreError, content="rows")
-        self._clock = clock
-
-    async def swap(self, room: str, written: Mapping[str, str], *, after: int, keep_s: float, most: int) -> RowNews:
-        return await self._file.transaction(
-            lambda db: _swap(db.execute, room, written, after=after, keep_s=keep_s, most=most, now=self._clock())
-        )
-
-    async def aclose(self) -> None:
-        self._file.close()
+        super().__init__(OneFile(path, _SCHEMA, synchronous="normal", error=StoreError, content="rows", clock=clock))
 
 
-class PostgresRows:
+class PostgresRows(SQLRows):
     """Shared rows in the database `conninfo`. The clock is that of the server."""
 
     def __init__(self, conninfo: str) -> None:
-        self._database = OnePostgres(conninfo, _SCHEMA, error=StoreError, content="rows")
-
-    async def swap(self, room: str, written: Mapping[str, str], *, after: int, keep_s: float, most: int) -> RowNews:
-        def work(execute: Execute) -> RowNews:
-            lock(execute, f"rows {room}")  # so a higher version is never seen before a lower one
-            return _swap(execute, room, written, after=after, keep_s=keep_s, most=most, now=now_in(execute))
-
-        return await self._database.transaction(work)
-
-    async def aclose(self) -> None:
-        self._database.close()
+        super().__init__(OnePostgres(conninfo, _SCHEMA, error=StoreError, content="rows"))
 
 
 def _swap(
@@ -186,3 +183,9 @@ class RedisRows:
 
     async def aclose(self) -> None:
         await to_thread.run_sync(self._server.client.close)
+
+
+def rows_at(address: str) -> RowStore:
+    """The store of rows at `address`, which is read as that of `budgets_at`. Raises the same."""
+    store: RowStore = store_at(address, "rows", redis=RedisRows, postgres=PostgresRows, file=SQLiteRows)
+    return store

@@ -27,8 +27,8 @@ Facts: TypeAlias = Callable[[Any], dict[str, Any]]
 class Description:
     """How the events of one type are described."""
 
-    words: Callable[[Any], str]
-    """The event in words, for people."""
+    words: str | Callable[[Any], str]
+    """The event `e` in words, for people: a template, or what makes them of the event."""
     severity: Severity = "detail"
     """The mark of the event on a terminal, where a `detail` is shown only on request."""
     warns: bool = False
@@ -40,6 +40,10 @@ class Description:
     """The name of the event in a trace. `None`: the name of its type."""
     guardrail: bool = False
     """The monitor has found or done something."""
+
+    def said(self, event: Event) -> str:
+        """`event` in words, for people."""
+        return self.words.format(e=event) if isinstance(self.words, str) else self.words(event)
 
 
 def call_in_words(call: ToolCall) -> str:
@@ -136,16 +140,16 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
     events.RunStarted: Description(
         lambda e: f"run started, until {e.stop_when or 'it ends'}, watched by {', '.join(e.detectors) or 'no detector'}"
     ),
-    events.TurnStarted: Description(lambda e: f"turn {e.turn}"),
-    events.FirstChunk: Description(lambda _: "the first chunk came"),
+    events.TurnStarted: Description("turn {e.turn}"),
+    events.FirstChunk: Description("the first chunk came"),
     events.ChunkReceived: Description(lambda e: f"chunk: {_chunk(e.chunk)}"),
-    events.AttemptRetried: Description(lambda e: f"once more: {e.why}", facts=_facts("turn")),
+    events.AttemptRetried: Description("once more: {e.why}", facts=_facts("turn")),
     events.StreamContinued: Description(
-        lambda e: f"model call {e.model_call} in the same stream", facts=_facts("turn", "model_call")
+        "model call {e.model_call} in the same stream", facts=_facts("turn", "model_call")
     ),
     events.ResultUnmatched: Description(lambda e: f"a result without a call: {e.call or 'no call was open'}"),
     events.StreamFailed: Description(
-        lambda e: f"model call failed, {e.error.kind.value}: {e.error.message}",
+        "model call failed, {e.error.kind.value}: {e.error.message}",
         "stop",
         warns=True,
         facts=lambda e: {"monitor.turn": e.turn, "error.type": e.error.kind.value},
@@ -153,18 +157,16 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
     events.RetryScheduled: Description(lambda e: f"{attempt_in_words(e)}: {e.why}", "retry"),
     events.StreamClosed: Description(_closed),
     events.TurnEnded: Description(lambda e: f"said: {e.turn.text}" if e.turn.text.strip() else "said nothing"),
-    events.RunTerminated: Description(lambda e: f"ended, {e.outcome.reason.value}: {e.outcome.detail}"),
+    events.RunTerminated: Description("ended, {e.outcome.reason.value}: {e.outcome.detail}"),
     # calls, their results, and who allows them
     events.ToolStarted: Description(lambda e: f"call {call_in_words(e.call)}"),
     events.ToolFinished: Description(
         lambda e: f"{'error' if e.result.is_error else 'result'} of {e.result.name}: {for_people(e.result)}"
     ),
-    events.ToolCallChanged: Description(
-        lambda e: f"call {e.record.call_id} of {e.record.tool}: {e.record.state.value}"
-    ),
-    events.ToolOutput: Description(lambda e: f"{e.stream} of {e.call_id}: {e.text}"),
+    events.ToolCallChanged: Description("call {e.record.call_id} of {e.record.tool}: {e.record.state.value}"),
+    events.ToolOutput: Description("{e.stream} of {e.call_id}: {e.text}"),
     events.ToolProgressed: Description(_progress),
-    events.ToolResultDropped: Description(lambda e: f"a late answer of {e.tool} was dropped: {e.why}"),
+    events.ToolResultDropped: Description("a late answer of {e.tool} was dropped: {e.why}"),
     events.ApprovalRequested: Description(
         lambda e: f"may {e.request.tool or 'the run go on'}? {e.request.why}",
         facts=lambda e: {"monitor.approval": "asked", "monitor.approval.tool": e.request.tool},
@@ -183,7 +185,7 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
     events.PlanUpdated: Description(lambda e: e.plan),
     # findings, and what follows from them
     events.DetectionRaised: Description(
-        lambda e: f"{e.detection.level}, {e.detection.detector}: {e.detection.message}",
+        "{e.detection.level}, {e.detection.detector}: {e.detection.message}",
         "warning",
         facts=_facts(
             "turn",
@@ -193,44 +195,40 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
         name="detection",
         guardrail=True,
     ),
-    events.Nudged: Description(
-        lambda e: f"nudge: {e.text}", "warning", facts=_facts("turn"), name="nudge", guardrail=True
-    ),
+    events.Nudged: Description("nudge: {e.text}", "warning", facts=_facts("turn"), name="nudge", guardrail=True),
     events.SteerAccepted: Description(
         lambda e: f"{_sender(e.message)} (it waits): {e.message.text}", "note", facts=_STEER
     ),
     events.SteerDelivered: Description(lambda e: f"{_sender(e.message)}: {e.message.text}", "note", facts=_STEER),
     events.SteerReturned: Description(
-        lambda e: f"{_sender(e.message)}, not delivered, because {e.why}: {e.message.text}",
-        "warning",
-        facts=_STEER,
+        lambda e: f"{_sender(e.message)}, not delivered, because {e.why}: {e.message.text}", "warning", facts=_STEER
     ),
     events.ToolWithdrawn: Description(
-        lambda e: f"{e.tool} is not offered any more", "warning", facts=_facts("turn", "tool"), guardrail=True
+        "{e.tool} is not offered any more", "warning", facts=_facts("turn", "tool"), guardrail=True
     ),
     events.LastTurnStarted: Description(
-        lambda e: f"last turn after {e.reason.value}, {e.seconds:g} s",
+        "last turn after {e.reason.value}, {e.seconds:g} s",
         "warning",
         facts=_facts(reason="reason.value"),
         name="last_turn",
         guardrail=True,
     ),
-    events.JudgeAsked: Description(lambda e: f"{e.judge} looks at the run"),
+    events.JudgeAsked: Description("{e.judge} looks at the run"),
     events.JudgeAnswered: Description(
         lambda e: f"{e.judge}, {e.fact}? {'yes' if e.judgement.found else 'no'}: {e.judgement.analysis}"
     ),
-    events.JudgeFailed: Description(lambda e: f"{e.judge} gave no answer: {e.why}"),
-    events.Paused: Description(lambda _: "paused", "note"),
-    events.Resumed: Description(lambda _: "resumed", "note"),
+    events.JudgeFailed: Description("{e.judge} gave no answer: {e.why}"),
+    events.Paused: Description("paused", "note"),
+    events.Resumed: Description("resumed", "note"),
     events.LimitWarning: Description(
-        lambda e: f"limit near, {e.source}: {e.value:g} of {e.limit:g}",
+        "limit near, {e.source}: {e.value:g} of {e.limit:g}",
         "warning",
         warns=True,
         facts=_facts("source", "value", "limit"),
         guardrail=True,
     ),
     events.BudgetAwaited: Description(
-        lambda e: f"shared budget {e.budget}: waiting {e.after_s:.3g} s: {e.detail}",
+        "shared budget {e.budget}: waiting {e.after_s:.3g} s: {e.detail}",
         "retry",
         facts=_facts("budget", "reason", "after_s"),
         guardrail=True,
@@ -242,28 +240,24 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
         facts=_facts("budget", "goes_on"),
         guardrail=True,
     ),
-    events.AbortRequested: Description(
-        lambda e: f"abort: {e.why}", "stop", facts=_facts(), name="abort", guardrail=True
-    ),
+    events.AbortRequested: Description("abort: {e.why}", "stop", facts=_facts(), name="abort", guardrail=True),
     events.StopDecided: Description(
-        lambda e: f"stop, {e.stop.reason.value}: {e.stop.detail}",
+        "stop, {e.stop.reason.value}: {e.stop.detail}",
         warns=True,
         facts=_facts(reason="stop.reason.value", source="stop.source"),
         name="stop",
         guardrail=True,
     ),
-    events.SinkFailed: Description(
-        lambda e: f"sink {e.sink} failed: {e.why}", "error", warns=True, facts=_facts("sink")
-    ),
+    events.SinkFailed: Description("sink {e.sink} failed: {e.why}", "error", warns=True, facts=_facts("sink")),
     # what fails in many runs
     events.OutageFound: Description(
-        lambda e: f"outage, {e.finding.message}", "warning", warns=True, facts=_OUTAGE, guardrail=True
+        "outage, {e.finding.message}", "warning", warns=True, facts=_OUTAGE, guardrail=True
     ),
     events.OutageEnded: Description(
-        lambda e: f"outage, {e.finding.message}", "success", warns=True, facts=_OUTAGE, guardrail=True
+        "outage, {e.finding.message}", "success", warns=True, facts=_OUTAGE, guardrail=True
     ),
     events.RunHeld: Description(
-        lambda e: f"waiting for {e.finding.what}, which fails in {e.finding.runs} runs: {e.finding.error}",
+        "waiting for {e.finding.what}, which fails in {e.finding.runs} runs: {e.finding.error}",
         "warning",
         warns=True,
         facts=_OUTAGE,
@@ -276,49 +270,40 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
         guardrail=True,
     ),
     events.OutagesLost: Description(
-        lambda e: f"{e.detail}; going on without waiting for outages",
-        "warning",
-        warns=True,
-        facts=_facts(),
-        guardrail=True,
+        "{e.detail}; going on without waiting for outages", "warning", warns=True, facts=_facts(), guardrail=True
     ),
     # the window, the history and compactions
     events.SandboxWarning: Description(
-        lambda e: f"sandbox {e.sandbox}: {e.detail}", "warning", warns=True, facts=_facts("sandbox")
+        "sandbox {e.sandbox}: {e.detail}", "warning", warns=True, facts=_facts("sandbox")
     ),
     events.WindowWarning: Description(
         lambda e: e.detail, "warning", warns=True, facts=lambda e: {"monitor.tokens": e.tokens or 0}
     ),
     events.ContextFull: Description(
-        lambda e: f"context full: {e.detail}",
-        "warning",
-        warns=True,
-        facts=_facts("tokens", limit="usable_tokens"),
+        "context full: {e.detail}", "warning", warns=True, facts=_facts("tokens", limit="usable_tokens")
     ),
     events.ContextNearlyFull: Description(
-        lambda e: f"context nearly full: {e.tokens:,} tokens; it is compacted at {e.limit_tokens:,}",
+        "context nearly full: {e.tokens:,} tokens; it is compacted at {e.limit_tokens:,}",
         "warning",
         warns=True,
         facts=_facts("tokens", limit="limit_tokens"),
     ),
     events.HistoryReduced: Description(
-        lambda e: f"history reduced: {e.kind} in {e.messages} messages, {e.saved_tokens:,} tokens less",
+        "history reduced: {e.kind} in {e.messages} messages, {e.saved_tokens:,} tokens less",
         "note",
         facts=_facts("turn", "kind", "saved_tokens"),
     ),
     events.CompactionStarted: Description(_compaction_started, "note"),
     events.CompactionProgressed: Description(
-        lambda e: f"compaction: {e.done_messages} of {e.of_messages} messages are in the summary"
+        "compaction: {e.done_messages} of {e.of_messages} messages are in the summary"
     ),
     events.CompactionFinished: Description(_compacted, "success"),
     events.CompactionSkipped: Description(
-        lambda e: f"no compaction ({e.why.value}): {e.detail}",
+        "no compaction ({e.why.value}): {e.detail}",
         "note",
         facts=_facts(**{"compaction.reason": "reason.value", "compaction.status": "why.value"}),
     ),
-    events.CompactionFailed: Description(
-        lambda e: f"compaction failed ({e.failure.value}): {e.detail}", "warning", warns=True
-    ),
+    events.CompactionFailed: Description("compaction failed ({e.failure.value}): {e.detail}", "warning", warns=True),
     events.HistoryRepaired: Description(
         _repaired,
         "warning",

@@ -26,7 +26,7 @@ def line_of(event: Event, *, chars: int | None = LINE_CHARS) -> str:
     """`event` as one line of at most `chars` characters (`None`: no limit). It has no times, so
     equal runs have equal lines. Characters that a terminal would obey are escaped.
     """
-    line = printable(" ".join(DESCRIPTIONS[type(event)].words(event).split()))
+    line = printable(" ".join(DESCRIPTIONS[type(event)].said(event).split()))
     return line if chars is None or len(line) <= chars else f"{line[: chars - 1]}…"
 
 

@@ -4,12 +4,10 @@ models, a clock, local servers, and made loops.
 
 from monitor.testing import anthropic_steps, gemini_steps, loops, openai_steps
 from monitor.testing.fake_clock import CapturedEvents, FakeAlarm, FakeClock, capture_events
+from monitor.testing.local_server import ReceivedRequest
+from monitor.testing.local_services import LocalAnthropic, LocalGemini, LocalOpenAI
 from monitor.testing.scripted import Do, Pause, ScriptedModel, ScriptedStream, Stall, call, cut, rechunk
-from monitor.testing.servers.anthropic_server import LocalAnthropic
-from monitor.testing.servers.gemini_server import LocalGemini
-from monitor.testing.servers.local_server import ReceivedRequest
-from monitor.testing.servers.openai_server import LocalOpenAI
-from monitor.testing.servers.temporal_server import LocalTemporal
+from monitor.testing.temporal_server import LocalTemporal
 
 __all__ = [
     "CapturedEvents",

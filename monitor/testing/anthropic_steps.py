@@ -15,20 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.testing.openai_steps import Cut as Cut
-from monitor.testing.openai_steps import Event as Event
-from monitor.testing.openai_steps import Headers as Headers
-from monitor.testing.openai_steps import Pause as Pause
-from monitor.testing.openai_steps import Raw as Raw
-from monitor.testing.openai_steps import Repeat as Repeat
-from monitor.testing.openai_steps import Reply as Reply
-from monitor.testing.openai_steps import Reset as Reset
-from monitor.testing.openai_steps import Script as Script
-from monitor.testing.openai_steps import Send as Send
-from monitor.testing.openai_steps import Stall as Stall
-from monitor.testing.openai_steps import Step as Step
-from monitor.testing.openai_steps import html_error as html_error
-from monitor.testing.openai_steps import json_lines, pieces, retry_after, to_json, turn_of_message
+from monitor.testing.steps import *  # noqa: F403 - the steps of every server
+from monitor.testing.steps import Event, Reply, json_lines, pieces, retry_after, to_json, turn_of_message
 
 # --- the message
 

@@ -11,22 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from monitor.errors import AdapterError
-from monitor.testing.openai_steps import STEPS as STEPS
-from monitor.testing.openai_steps import Cut as Cut
-from monitor.testing.openai_steps import Event as Event
-from monitor.testing.openai_steps import Headers as Headers
-from monitor.testing.openai_steps import Pause as Pause
-from monitor.testing.openai_steps import Raw as Raw
-from monitor.testing.openai_steps import Repeat as Repeat
-from monitor.testing.openai_steps import Reply as Reply
-from monitor.testing.openai_steps import Reset as Reset
-from monitor.testing.openai_steps import Script as Script
-from monitor.testing.openai_steps import Send as Send
-from monitor.testing.openai_steps import Stall as Stall
-from monitor.testing.openai_steps import Step as Step
-from monitor.testing.openai_steps import html_error as html_error
-from monitor.testing.openai_steps import json_lines, pieces, turn_of_message
-from monitor.testing.openai_steps import to_json as to_json
+from monitor.testing.steps import *  # noqa: F403 - the steps of every server
+from monitor.testing.steps import Event, Reply, json_lines, pieces, to_json, turn_of_message
 
 # --- what a script sends
 

@@ -17,8 +17,8 @@ from monitor.core.turn import MessageBuilder
 from monitor.guard import Watch
 from monitor.messages import AssistantMessage, Message
 from monitor.models import ErrorKind, Model, ModelRequest
+from monitor.testing.local_server import LocalServer, Scripts
 from monitor.testing.openai_steps import Event, Reply, Script
-from monitor.testing.servers.local_server import LocalServer, Scripts
 
 Failure: TypeAlias = tuple[Sequence[Any], ErrorKind] | tuple[Sequence[Any], ErrorKind, int | None, str | None]
 """An answer, the kind of failure that it is, and where it matters its status and its code."""

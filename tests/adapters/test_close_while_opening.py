@@ -14,8 +14,8 @@ import pytest
 import monitor
 from monitor.adapters.adapter import responses_behind
 from monitor.testing import FakeClock
+from monitor.testing.local_server import LocalServer
 from monitor.testing.openai_steps import Send, Stall
-from monitor.testing.servers.local_server import LocalServer
 from tests.adapters.google.provider import GOOGLE
 from tests.adapters.openai.provider import OPENAI
 from tests.adapters.provider import Provider

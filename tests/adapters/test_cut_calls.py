@@ -19,12 +19,9 @@ from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import Chunk, ToolCall
-from monitor.testing import anthropic_steps, gemini_steps, openai_steps
+from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.local_server import LocalServer, Scripts
 from monitor.testing.openai_steps import Cut, Raw, Script, to_json
-from monitor.testing.servers.anthropic_server import LocalAnthropic
-from monitor.testing.servers.gemini_server import LocalGemini
-from monitor.testing.servers.local_server import LocalServer, Scripts
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters import wire_signs
 from tests.adapters.anthropic import sdk as anthropic_sdk
 from tests.adapters.google import sdk as google_sdk

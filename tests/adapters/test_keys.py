@@ -21,10 +21,7 @@ import monitor
 from monitor._util.codec import to_plain
 from monitor.errors import REMOVED, describe, message_of, without_keys
 from monitor.sinks import JsonlSink, LogSink, MemorySink
-from monitor.testing import anthropic_steps, gemini_steps, openai_steps
-from monitor.testing.servers.anthropic_server import LocalAnthropic
-from monitor.testing.servers.gemini_server import LocalGemini
-from monitor.testing.servers.openai_server import LocalOpenAI
+from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps, openai_steps
 
 KEY = "my-own.server_key/0123=="
 """Nothing that looks like a key of a known service."""

@@ -13,8 +13,8 @@ from monitor.context.compaction.templates import CHECKPOINT
 from monitor.context.cut import KeepTokens
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from monitor.testing.gemini_steps import error_reply as gemini_error
+from monitor.testing.local_server import ReceivedRequest
 from monitor.testing.openai_steps import Reply, Script
-from monitor.testing.servers.local_server import ReceivedRequest
 from tests.adapters.google import sdk as google_sdk
 from tests.adapters.provider import Provider
 from tests.adapters.providers import PROVIDERS, each_provider

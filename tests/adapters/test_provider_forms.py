@@ -16,7 +16,7 @@ from monitor import Media
 from monitor.adapters import to_form
 from monitor.adapters.anthropic import model as anthropic_model
 from monitor.adapters.google import model as google_model
-from monitor.adapters.openai import request_messages as _openai_messages
+from monitor.adapters.openai import model as _openai_messages
 from monitor.context import Form, read_history, repair
 from tests.context.talk import IMAGE, ran, said, user
 from tests.context.wire import FORMS

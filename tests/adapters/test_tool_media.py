@@ -17,8 +17,8 @@ from monitor.adapters.google.model import to_contents
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import ClipResults, DropMedia, Form, PruneResults, read_history, repair, validate
 from monitor.context.tokens import message_tokens
+from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import events_of
-from monitor.testing.servers.gemini_server import LocalGemini
 from monitor.tools.registry import Registry
 from tests.adapters.google.sdk import sdk, sdk_warnings, stream
 from tests.adapters.provider import Provider

@@ -11,9 +11,8 @@ import pytest
 
 import monitor
 from monitor.chunks import ReasoningDelta, StreamRetried, UsageReport
-from monitor.testing import anthropic_steps, gemini_steps, openai_steps
+from monitor.testing import LocalOpenAI, anthropic_steps, gemini_steps, openai_steps
 from monitor.testing.openai_steps import Stall
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.google.sdk import sdk_warnings
 from tests.adapters.openai import sdk as openai_sdk
 from tests.adapters.test_cut_calls import WIRES, Wire

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 import monitor
 from monitor import cli
 from monitor.cli.app import app
+from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import Stall, text
-from monitor.testing.servers.gemini_server import LocalGemini
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")

@@ -16,8 +16,8 @@ from monitor import AssistantMessage, Text, UserMessage
 from monitor._util.part_options import REDACTED, goes_to, mark, origin
 from monitor.adapters.anthropic.model import to_messages as to_anthropic
 from monitor.adapters.google.model import to_contents
-from monitor.adapters.openai.request_messages import to_input
-from monitor.adapters.openai.request_messages import to_messages as to_chat
+from monitor.adapters.openai.model import to_input
+from monitor.adapters.openai.model import to_messages as to_chat
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, read_history, repair, validate
 from monitor.messages import Reasoning

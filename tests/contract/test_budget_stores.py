@@ -88,10 +88,8 @@ async def expire(store: Any) -> None:
         for key in client.keys("*:times"):
             for id in client.zrange(key, 0, -1):
                 client.zadd(key, {id: 1})
-    elif isinstance(store, PostgresBudgets):
-        await store._database.transaction(lambda execute: execute("update monitor_holds set expires_s = 1", ()))
     else:
-        await store._file.transaction(lambda db: db.execute("update monitor_holds set expires_s = 1"))
+        await store._database.transaction(lambda execute, _: execute("update monitor_holds set expires_s = 1", ()))
 
 
 async def held(store: BudgetStore, budget: str, amount: Amount, key: str, lease_s: float = LONG_S) -> Reservation:
@@ -368,10 +366,10 @@ async def test_a_step_in_sqlite_costs_the_same_with_10_and_with_2_000_known_runs
             ticks += 1
             return 0
 
-        def counted(db: sqlite3.Connection) -> None:
-            db.set_progress_handler(tick, 1)
+        def counted(execute: Any, _: float) -> None:
+            execute.__self__.set_progress_handler(tick, 1)
 
-        await store._file.transaction(counted)
+        await store._database.transaction(counted)
         for number in range(5):
             run = f"all/key/{number}"
             hold = await store.reserve(run, Amount(9), key="new", lease_s=LONG_S, limits={run: 99}, keep_s=LONG_S)

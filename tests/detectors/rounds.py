@@ -8,9 +8,10 @@ import random
 from collections.abc import Callable
 from itertools import islice
 
-from monitor.testing.loops import chinese as chinese_number
-from monitor.testing.loops import letters, read_kinds, roman, rounds_of
+from monitor.testing.loops import read_kinds, rounds_of
 from tests.detectors.made import MADE
+from tests.detectors.numerals import chinese as chinese_number
+from tests.detectors.numerals import letters, roman
 
 LOOPS = read_kinds(MADE / "rounds.jsonl")
 

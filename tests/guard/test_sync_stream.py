@@ -17,11 +17,16 @@ import monitor
 from monitor.chunks import TextDelta, ToolCall, TurnFinished
 from monitor.errors import ConfigError, FinishReason
 from monitor.sinks import MemorySink
-from monitor.testing import FakeClock, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing import (
+    FakeClock,
+    LocalAnthropic,
+    LocalGemini,
+    LocalOpenAI,
+    anthropic_steps,
+    gemini_steps,
+    openai_steps,
+)
 from monitor.testing.scripted import ScriptedModel
-from monitor.testing.servers.anthropic_server import LocalAnthropic
-from monitor.testing.servers.gemini_server import LocalGemini
-from monitor.testing.servers.openai_server import LocalOpenAI
 
 Reason = monitor.TerminateReason
 SENTENCE = "I will now check the configuration file again to be sure. "

@@ -16,8 +16,8 @@ import monitor
 from monitor.errors import ConfigError, TerminateReason
 from monitor.integrations.litellm import LiteLLMAdapter, completion, completion_sync
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps
+from monitor.testing.local_server import LocalServer
 from monitor.testing.openai_steps import Repeat, Reply, call, call_piece, finish, text
-from monitor.testing.servers.local_server import LocalServer
 
 CHANT = "Let me check the file again. "
 pytestmark = [

@@ -26,7 +26,7 @@ import monitor
 from monitor.errors import TerminateReason
 from monitor.integrations.pydantic_ai import GuardedModel, PydanticAIAdapter, Stopped
 from monitor.testing import LocalAnthropic, LocalGemini, anthropic_steps, gemini_steps
-from monitor.testing.servers.local_server import LocalServer
+from monitor.testing.local_server import LocalServer
 from tests.adapters.google.sdk import sdk_warnings
 
 CHANT = "Let me check the file again. "

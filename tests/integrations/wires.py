@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.local_server import LocalServer
 from monitor.testing.openai_steps import Repeat, Reply, Stall
-from monitor.testing.servers.local_server import LocalServer
 
 CHANT = "Let me check the file again. "
 WORDS = 5000

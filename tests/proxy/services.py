@@ -14,8 +14,8 @@ from google import genai
 from google.genai import types
 
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.local_server import LocalServer, Scripts
 from monitor.testing.openai_steps import Pause, Repeat, Script, Stall
-from monitor.testing.servers.local_server import LocalServer, Scripts
 
 KEY = "sk-proj-Zq8vT3nYw5Kx1Rb7Lm2Pd9Hc"
 SENTENCE = "I will now read the file again. "

@@ -17,8 +17,8 @@ from monitor import IdleTimeout
 from monitor.proxy import Proxy
 from monitor.shared import SQLiteBudgets
 from monitor.testing import FakeClock, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.local_server import LocalServer, Scripts
 from monitor.testing.openai_steps import Reset, Script, Stall
-from monitor.testing.servers.local_server import LocalServer, Scripts
 from tests.proxy.asked import ask
 from tests.proxy.served import serving
 from tests.proxy.services import FORMATS, KEY, Format, Said

@@ -52,7 +52,7 @@ class Prompt(Store):
         await anyio.lowlevel.checkpoint()
         if self.is_gone:
             raise BudgetUnreachable("no route to the store")
-        return self._file._transaction(lambda db: step(BudgetTransaction(db.execute, 0.0)))
+        return self._database.run(lambda execute, _: step(BudgetTransaction(execute, 0.0)))
 
 
 class Answered(Pause):

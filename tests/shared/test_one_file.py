@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,14 @@ def test_a_file_that_nobody_has_closed_is_closed_when_it_is_forgotten(tmp_path: 
     path = name if name == ":memory:" else tmp_path / name
     file = OneFile(path, (), synchronous="normal", error=StoreError, content="counts")
     opened: list[sqlite3.Connection] = []
+
+    def keep(execute: Any, _: float) -> None:
+        opened.append(execute.__self__)
+
     for _ in range(2):
-        file._transaction(opened.append)  # here, for a worker thread may hold the file a while longer
+        file.run(keep)  # here, for a worker thread may hold the file a while longer
         file.close()
-    file._transaction(opened.append)
+    file.run(keep)
     del file
     gc.collect()
     for connection in opened:

@@ -10,7 +10,7 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.wires.chat import is_message
 from monitor.wires.gemini import is_content
-from monitor.wires.recognise import NEUTRAL, form_of, forms_of, not_understood
+from monitor.wires.read import NEUTRAL, form_of, forms_of, not_understood
 from monitor.wires.responses import CALL_OF, is_item, is_own_item, problems
 
 RECORDS: dict[str, list[dict[str, Any]]] = {

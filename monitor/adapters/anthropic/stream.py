@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from monitor._util.part_options import REDACTED, origin
-from monitor.adapters.anthropic.errors import classify, reported
-from monitor.adapters.behind import held_behind, stream_of
+from monitor.adapters.adapter import held_behind, stream_of
+from monitor.adapters.errors import ANTHROPIC
 from monitor.adapters.parts import ReportedFailure, SdkAdapter, arguments_of, list_at, name_of
 from monitor.chunks import (
     Chunk,
@@ -293,7 +293,7 @@ class AnthropicAdapter(SdkAdapter):
 
     def classify(self, error: BaseException) -> ModelError:
         """Classify an exception of the SDK, or of a transport under it."""
-        return classify(error)
+        return ANTHROPIC.classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         for chunk in self._chunks_of(item):
@@ -319,7 +319,7 @@ class AnthropicAdapter(SdkAdapter):
             case "message_stop":
                 yield from self._end_message()
             case "error":
-                raise ReportedFailure(reported(getattr(item, "error", None)))
+                raise ReportedFailure(ANTHROPIC.reported(getattr(item, "error", None)))
             case None | "message":
                 raise AdapterError(f"expected an event of an Anthropic message stream, not {name_of(item)}")
 

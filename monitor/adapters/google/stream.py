@@ -24,9 +24,8 @@ from typing import Any, Final, cast
 
 from monitor._util.codec import text_of
 from monitor._util.part_options import mark, origin
-from monitor.adapters.behind import closable, held_behind
-from monitor.adapters.error_causes import attribute
-from monitor.adapters.google.errors import classify
+from monitor.adapters.adapter import closable, held_behind
+from monitor.adapters.errors import GOOGLE, attribute
 from monitor.adapters.google.streamed_call import StreamedCall
 from monitor.adapters.parts import SdkAdapter, list_at, name_of
 from monitor.chunks import (
@@ -214,7 +213,7 @@ class GoogleAdapter(SdkAdapter):
 
     def classify(self, error: BaseException) -> ModelError:
         """Classify an exception of the SDK, or of a transport under it."""
-        return classify(error)
+        return GOOGLE.classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         for chunk in self._chunks_of(item):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from monitor._util.part_options import CUSTOM, mark, origin
 from monitor.adapters.adapter import ReportedFailure
-from monitor.adapters.openai.errors import reported
+from monitor.adapters.errors import OPENAI
 from monitor.adapters.parts import PendingCall, Tokens, get, index_at, list_at, name_of, text_at
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.errors import AdapterError, FinishReason
@@ -356,12 +356,14 @@ class ResponsesReader:
     def _failed(self, event: object) -> Iterator[Chunk]:
         yield from self._usage(event)
         error = get(get(event, "response"), "error")
-        raise ReportedFailure(reported(get(error, "code"), get(error, "message"), otherwise="the response failed"))
+        raise ReportedFailure(
+            OPENAI.reported(get(error, "code"), get(error, "message"), otherwise="the response failed")
+        )
 
     def _error(self, event: object) -> Iterator[Chunk]:
         error = get(event, "error") or event
         type_ = get(error, "type") if error is not event else None
-        raise ReportedFailure(reported(get(error, "code"), get(error, "message"), type_=type_), last=False)
+        raise ReportedFailure(OPENAI.reported(get(error, "code"), get(error, "message"), type_=type_), last=False)
 
     _HANDLERS: ClassVar[dict[str, Callable[[ResponsesReader, Any], Iterator[Chunk]]]] = {
         "response.created": _created,

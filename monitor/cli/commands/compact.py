@@ -29,7 +29,7 @@ from monitor.cli.render.files import check_out, write_out
 from monitor.cli.render.output import STDIN
 from monitor.errors import ConfigError
 from monitor.messages import Message, message_codec
-from monitor.wires.recognise import NEUTRAL
+from monitor.wires.read import NEUTRAL
 
 NOT_COMPACTED: Final = 1
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from monitor.adapters.provider_forms import to_form
+from monitor.adapters.model_names import to_form
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source
 from monitor.cli.options.run_options import OneJsonOption
 from monitor.cli.render import output, table
@@ -40,7 +40,7 @@ from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.messages import Text as Words
 from monitor.view.status import count
-from monitor.wires.recognise import FORMS, NEUTRAL
+from monitor.wires.read import FORMS, NEUTRAL
 
 NOT_AS_IT_STANDS: Final = 1
 MOST_LINES: Final = 20

@@ -27,7 +27,7 @@ from monitor.transcripts.readers.registry import reader_of
 from monitor.transcripts.recorded_history import history_of
 from monitor.transcripts.source import GZIP_MAGIC, Source
 from monitor.wires.fields import MESSAGES, declarations_of, instructions_of, messages_of, snake
-from monitor.wires.recognise import FORMS, NEUTRAL, Kept, form_of, not_understood
+from monitor.wires.read import FORMS, NEUTRAL, Kept, form_of, not_understood
 
 SHOWN: Final = 5
 _BARE: Final = frozenset({"messages", "responses", "runs", "events"})

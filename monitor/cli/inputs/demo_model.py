@@ -21,8 +21,8 @@ from google.genai import types
 
 import monitor
 from monitor.outcome import RunFailed
+from monitor.testing import LocalGemini, ReceivedRequest
 from monitor.testing.gemini_steps import Event, Pause, Step, events_of_message
-from monitor.testing.servers.gemini_server import LocalGemini, ReceivedRequest
 from monitor.transcripts import RecordedResult
 from monitor.transcripts.analysis.scan import ModelOutput
 from monitor.transcripts.corpus import parse_run

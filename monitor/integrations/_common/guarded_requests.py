@@ -12,7 +12,7 @@ from types import CoroutineType
 from typing import Any, Final, NoReturn, Self, TypeVar
 
 from monitor.adapters.adapter import find_adapter
-from monitor.adapters.error_causes import causes
+from monitor.adapters.errors import causes
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.parts import SdkAdapter
 from monitor.errors import ConfigError, TerminateReason

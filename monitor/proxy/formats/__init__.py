@@ -1,5 +1,5 @@
 """Finds the wire format of a request, for the part of the proxy that receives requests. Each format
-has a module here, which reads requests and answers, and writes the end of an answer. `base.py` says
+has a module here, which reads requests and answers, and writes the end of an answer. `wire.py` says
 how a relay uses it.
 
 | wire | legal end | error form | refusal |
@@ -31,8 +31,8 @@ from monitor.proxy.formats.anthropic import AnthropicWire
 from monitor.proxy.formats.bedrock import BedrockWire, ConverseWire
 from monitor.proxy.formats.chat import ChatWire
 from monitor.proxy.formats.gemini import GeminiWire
-from monitor.proxy.formats.requests import Wire
 from monitor.proxy.formats.responses import ResponsesWire
+from monitor.proxy.formats.wire import Wire
 
 _VERTEX: Final = re.compile(r"/publishers/anthropic/models/[^/:]+:(?:rawPredict|streamRawPredict)\Z", re.IGNORECASE)
 _GEMINI: Final = re.compile(r"/models/[^/:]+:(?:generateContent|streamGenerateContent)\Z", re.IGNORECASE)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from monitor.chunks import NO_USAGE
+from monitor.proxy.formats import wire as wires
 from monitor.proxy.formats.anthropic import AnthropicAnswer, AnthropicWire
 from monitor.proxy.formats.base import (
     Beginning,
@@ -19,22 +20,12 @@ from monitor.proxy.formats.base import (
     JudgedRequest,
     Refusal,
     Unjudged,
-    WireAnswer,
     parsed,
-    parsed_object,
     to_bytes,
-)
-from monitor.proxy.formats.framing import MEDIA_TYPE, EventStreamReader, Message, encoded
-from monitor.proxy.formats.requests import (
-    CODE,
-    RequestFields,
-    count_at,
-    history,
-    records_at,
-    refused,
-    type_of,
     whole_at,
 )
+from monitor.proxy.formats.framing import MEDIA_TYPE, EventStreamReader, Message, encoded
+from monitor.proxy.formats.wire import CODE
 from monitor.wires.fields import object_at, objects_at
 
 _ERRORS: Final = {
@@ -49,75 +40,13 @@ _EVENT_BLOCK: Final = "contentBlockIndex"
 Event = dict[str, Any]
 
 
-class BedrockWire(AnthropicWire):
-    """`POST .../model/{model}/invoke` and `/invoke-with-response-stream`: models of Anthropic."""
-
-    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
-        asked = super().asked(path, body, known)
-        return asked if isinstance(asked, Unjudged) else _of_path(asked, path)
-
-    def answer(self, asked: JudgedRequest, beginning: bytes) -> WireAnswer | None:
-        return self.stream(asked) if _is_binary(beginning) else super().answer(asked, beginning)
-
-    def stream(self, asked: JudgedRequest) -> AnthropicAnswer:
-        return BedrockAnswer(asked)
-
-    def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        said = refused(status, {"message": reason})
-        return replace(said, headers={**said.headers, "x-amzn-errortype": type_of(status, _ERRORS, *_OTHERS)})
-
-
-_OTHERS: Final = ("InternalServerException", "ValidationException")
-"""The words for a failure of the service and of the client with another status."""
-
-
-class ConverseWire(BedrockWire):
-    """`POST .../model/{model}/converse` and `/converse-stream`."""
-
-    def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
-        request = fields.value
-        records = [_record(one) for one in records_at(request, "messages")]
-        messages, instructions = history(self.form, records, fields)
-        said = "\n".join(str(one.get("text") or "") for one in objects_at(request, "system"))
-        tools = object_at(request, "toolConfig")
-        names = [object_at(one, "toolSpec").get("name") for one in objects_at(tools, "tools")]
-        return JudgedRequest(
-            form=self.form,
-            model="",
-            streams=False,
-            messages=messages,
-            instructions=said or instructions,
-            system_messages=instructions,
-            tools=frozenset(name for name in names if isinstance(name, str)),
-            max_output_tokens=count_at(object_at(request, "inferenceConfig"), "maxTokens"),
-            structured=bool(object_at(tools, "toolChoice").keys() & {"any", "tool"}),
-        )
-
-    def stream(self, asked: JudgedRequest) -> AnthropicAnswer:
-        return ConverseAnswer(asked)
-
-    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
-        answer = parsed_object(body)
-        if isinstance(answer, FrameContent):
-            return answer
-        message = object_at(object_at(answer, "output"), "message")
-        if not message:
-            return FrameContent(unread="the answer has no message")
-        usage = _usage_read(object_at(answer, "usage"))
-        return super().whole(
-            asked, to_bytes({**_record(message), "stop_reason": answer.get("stopReason"), "usage": usage})
-        )
-
-
 class BedrockAnswer(AnthropicAnswer):
     """A stream of binary messages, each with one event of Anthropic's."""
 
+    media_type = MEDIA_TYPE
+
     def __init__(self, asked: JudgedRequest) -> None:
         super().__init__(asked, EventStreamReader(self._texts))
-
-    @property
-    def media_type(self) -> str:
-        return MEDIA_TYPE
 
     def _texts(self, message: Message) -> list[str]:
         return [json.dumps(event) for event in self._events(message)]
@@ -171,7 +100,14 @@ class ConverseAnswer(BedrockAnswer):
 
     @property
     def over(self) -> bool:
-        return super().over or self._stopped
+        return self.client.over or bool(self.client.finished)
+
+    def whole(self, value: Mapping[str, Any]) -> FrameContent:
+        message = object_at(object_at(value, "output"), "message")
+        if not message:
+            return FrameContent(unread="the answer has no message")
+        usage = _usage_read(object_at(value, "usage"))
+        return super().whole({**_record(message), "stop_reason": value.get("stopReason"), "usage": usage})
 
     def in_one_piece(self, merged: Mapping[str, Any]) -> Mapping[str, Any]:
         if "error" in merged:
@@ -244,6 +180,48 @@ class ConverseAnswer(BedrockAnswer):
                 return _event("metadata", {"usage": usage, "metrics": {"latencyMs": 0}})
             case _:
                 return b""  # the beginning of a text, or a usage that is not known
+
+
+class BedrockWire(AnthropicWire):
+    """`POST .../model/{model}/invoke` and `/invoke-with-response-stream`: models of Anthropic."""
+
+    answers = BedrockAnswer
+
+    def asked(self, path: str, body: bytes, known: Beginning | None = None) -> JudgedRequest | Unjudged:
+        asked = super().asked(path, body, known)
+        return asked if isinstance(asked, Unjudged) else _of_path(asked, path)
+
+    def answer(self, asked: JudgedRequest, beginning: bytes) -> wires.WireAnswer | None:
+        return self.stream(asked) if _is_binary(beginning) else super().answer(asked, beginning)
+
+    def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
+        said = wires.refused(status, {"message": reason})
+        return replace(said, headers={**said.headers, "x-amzn-errortype": wires.type_of(status, _ERRORS, *_OTHERS)})
+
+
+_OTHERS: Final = ("InternalServerException", "ValidationException")
+"""The words for a failure of the service and of the client with another status."""
+
+
+class ConverseWire(BedrockWire):
+    """`POST .../model/{model}/converse` and `/converse-stream`."""
+
+    answers = ConverseAnswer
+
+    def _asked(self, path: str, request: Mapping[str, Any], known: Beginning | None) -> JudgedRequest:
+        """The model and the switch for streams stand in the path."""
+        records = [_record(one) for one in wires.records_at(request, "messages")]
+        conversation = self._conversation(records, known)
+        said = "\n".join(str(one.get("text") or "") for one in objects_at(request, "system"))
+        tools = object_at(request, "toolConfig")
+        names = [object_at(one, "toolSpec").get("name") for one in objects_at(tools, "tools")]
+        return replace(
+            conversation,
+            instructions=said or conversation.instructions,
+            tools=frozenset(name for name in names if isinstance(name, str)),
+            max_output_tokens=wires.count_at(object_at(request, "inferenceConfig"), "maxTokens"),
+            structured=bool(object_at(tools, "toolChoice").keys() & {"any", "tool"}),
+        )
 
 
 _ERROR_TYPES: Final = {

@@ -1,10 +1,11 @@
-"""Server-sent events: cut out of a stream of bytes, and written."""
+"""Frames, the smallest pieces of a stream that a client can read: cut out of bytes, and written."""
 
 from __future__ import annotations
 
 import json
 import re
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct, error
@@ -16,18 +17,49 @@ _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-class SseReader:
-    """Cuts server-sent events out of bytes that come in pieces of any size.
-
-    An event ends at its blank line. Lines that belong to no event, such as comments, are frames of
-    their own, so that they are passed on at once. Bytes that are not UTF-8 become U+FFFD, as the
-    standard says. Linear in the size of the stream.
+class FrameReader(ABC):
+    """Cuts the bytes of a stream, which come in pieces of any size, into frames. Linear in the size
+    of the stream.
     """
+
+    too_long = "an event is longer than {:,} bytes"
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._most = max_event_bytes
         self._held = bytearray()
         """The bytes of the frame that is not complete yet."""
+        self._is_lost = False
+        """The end of a frame was not found, so nothing is read any more."""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that `data` completes."""
+        self._held += data
+        frames = [] if self._is_lost else self._cut(data)
+        self._is_lost = self._is_lost or len(self._held) > self._most
+        if self._is_lost and self._held:
+            frames.append(Frame(bytes(self._held), fault=Fault("oversized", self.too_long.format(self._most))))
+            self._held.clear()
+        return frames
+
+    @abstractmethod
+    def _cut(self, data: bytes) -> list[Frame]:
+        """Take the whole frames out of the bytes that are held; `data` are the newest of them."""
+
+    @abstractmethod
+    def end(self) -> list[Frame]:
+        """The bytes that were held back: no more bytes come."""
+
+
+class SseReader(FrameReader):
+    """Cuts server-sent events.
+
+    An event ends at its blank line. Lines that belong to no event, such as comments, are frames of
+    their own, so that they are passed on at once. Bytes that are not UTF-8 become U+FFFD, as the
+    standard says.
+    """
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        super().__init__(max_event_bytes)
         self._line = 0
         """The place where the frame's newest line begins."""
         self._scanned = 0
@@ -36,18 +68,13 @@ class SseReader:
         """The last byte was a CR, so a LF that follows belongs to it."""
         self._begun = False
         """Whether the first line, which may have a byte order mark, is over."""
-        self._oversized = False
         self._pending = False
         """Whether an event has begun in the frame."""
         self._event = ""
         self._data: list[bytes] = []
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes."""
-        if self._oversized:
-            return [self._too_long(bytes(data))] if data else []
+    def _cut(self, data: bytes) -> list[Frame]:
         held, frames, begin = self._held, list[Frame](), 0
-        held += data
         if self._after_cr and data:
             self._after_cr = False
             if data.startswith(b"\n"):
@@ -66,10 +93,6 @@ class SseReader:
         del held[:begin]
         self._line -= begin
         self._scanned = len(held)
-        if len(held) > self._most:
-            self._oversized = True
-            frames.append(self._too_long(bytes(held)))
-            held.clear()
         return frames
 
     def end(self) -> list[Frame]:
@@ -108,9 +131,6 @@ class SseReader:
             self._event = value.decode("utf-8", "replace")
         return None
 
-    def _too_long(self, raw: bytes) -> Frame:
-        return Frame(raw, fault=Fault("oversized", f"an event is longer than {self._most:,} bytes"))
-
 
 def event(value: object, name: str = "") -> bytes:
     """A server-sent event with `value` as JSON."""
@@ -145,18 +165,15 @@ END: Final = "end"
 _OPENING, _CLOSING = b"{[", b"}]"
 
 
-class ArrayReader:
-    """Cuts the elements of a JSON array out of bytes that come in pieces of any size.
+class ArrayReader(FrameReader):
+    """Cuts the elements of a JSON array.
 
     A frame ends with its element; the bracket or comma before the element belongs to it. The
-    closing bracket is the last frame. An object in place of the array is one frame. Linear in the
-    size of the stream.
+    closing bracket is the last frame. An object in place of the array is one frame.
     """
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        self._most = max_event_bytes
-        self._held = bytearray()
-        """The bytes of the frame that is not complete yet."""
+        super().__init__(max_event_bytes)
         self._scanned = 0
         self._element = 0
         """The place where the frame's element begins."""
@@ -165,14 +182,9 @@ class ArrayReader:
         self._outside = 0
         """The number of open brackets outside of the elements: 1 in the array."""
         self._in_string = False
-        self._oversized = False
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes."""
-        if self._oversized:
-            return [self._too_long(bytes(data))] if data else []
+    def _cut(self, data: bytes) -> list[Frame]:
         held, frames, begin = self._held, list[Frame](), 0
-        held += data
         while (found := (_INSIDE if self._in_string else _OUTSIDE).search(held, self._scanned)) is not None:
             byte = found[0]
             self._scanned = found.end() + (byte == b"\\")  # the byte behind it may come later
@@ -193,10 +205,6 @@ class ArrayReader:
         self._scanned = max(self._scanned, len(held)) - begin
         self._element -= begin
         del held[:begin]
-        if len(held) > self._most:
-            self._oversized = True
-            frames.append(self._too_long(bytes(held)))
-            held.clear()
         return frames
 
     def _text(self, held: bytearray, found: re.Match[bytes]) -> str:
@@ -207,9 +215,6 @@ class ArrayReader:
         raw = bytes(self._held)
         self._held.clear()
         return [Frame(raw)] if raw.isspace() else []
-
-    def _too_long(self, raw: bytes) -> Frame:
-        return Frame(raw, fault=Fault("oversized", f"an event is longer than {self._most:,} bytes"))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -237,38 +242,29 @@ class Message:
     payload: bytes
 
 
-class EventStreamReader:
-    """Cuts messages out of bytes that come in pieces of any size. Each has a frame or several, as
-    `read` says. Linear in the size of the stream.
-    """
+class EventStreamReader(FrameReader):
+    """Cuts messages. Each has a frame or several, as `read` says."""
+
+    too_long = "a message is damaged or too long"
 
     def __init__(self, read: Callable[[Message], Sequence[str]], max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         """`read`: the texts of the events in a message. The bytes of the message stand in the frame
         of the last one. Raises `ValueError` for what is not understood.
         """
+        super().__init__(max_event_bytes)
         self._read = read
-        self._most = max_event_bytes
-        self._held = bytearray()
-        self._is_lost = False
-        """The end of a message was not found, so nothing is read any more."""
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames of the messages that `data` completes."""
-        if self._is_lost:
-            return [Frame(bytes(data), fault=_LOST)] if data else []
-        self._held += data
+    def _cut(self, data: bytes) -> list[Frame]:
         frames, at = list[Frame](), 0
         while len(self._held) - at >= _LEAST:
             length, _, checksum = _PRELUDE.unpack_from(self._held, at)
             if not _LEAST <= length <= self._most or checksum != _sum(self._held, at, at + 8):
                 self._is_lost = True
-                frames.append(Frame(bytes(self._held[at:]), fault=_LOST))
-                at = len(self._held)
-            elif len(self._held) - at < length:
                 break
-            else:
-                frames += self._frames(bytes(self._held[at : at + length]))
-                at += length
+            if len(self._held) - at < length:
+                break
+            frames += self._frames(bytes(self._held[at : at + length]))
+            at += length
         del self._held[:at]
         return frames
 
@@ -285,9 +281,6 @@ class EventStreamReader:
         if not texts:
             return [Frame(raw)]
         return [*(Frame(b"", data=text) for text in texts[:-1]), Frame(raw, data=texts[-1])]
-
-
-_LOST: Final = Fault("oversized", "a message is damaged or too long")
 
 
 def encoded(headers: Mapping[str, str], payload: bytes) -> bytes:

@@ -3,192 +3,92 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from monitor.adapters.google.errors import reported
+from monitor.adapters.errors import GOOGLE
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.parts import CamelView
-from monitor.chunks import NO_USAGE, Chunk, Usage
+from monitor.chunks import NO_USAGE, Usage
+from monitor.models import ModelError
 from monitor.proxy.formats import framing as sse
-from monitor.proxy.formats.base import (
-    Frame,
-    FrameContent,
-    HalfCalls,
-    JudgedRequest,
-    Refusal,
-    WireAnswer,
-    decoded,
-    parsed_object,
-    read_whole,
-    to_bytes,
-)
-from monitor.proxy.formats.framing import END, ArrayReader
-from monitor.proxy.formats.requests import (
-    CODE,
-    RPC_STATUSES,
-    CannotJudge,
-    RequestFields,
-    Wire,
-    behind,
-    check_choices,
-    count_at,
-    first_choice,
-    further_choices,
-    history,
-    records_at,
-    refused,
-    tools_at,
-    type_of,
-    whole_at,
-)
+from monitor.proxy.formats import wire as wires
+from monitor.proxy.formats.base import Beginning, Frame, JudgedRequest, to_bytes
+from monitor.proxy.formats.wire import AnswerState
 from monitor.wires.fields import instructions_of, object_at, objects_at, snake
 
 _CALLED: Final = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)\Z", re.IGNORECASE)
 
 
-class GeminiWire(Wire):
-    """`POST .../models/{model}:generateContent` and `:streamGenerateContent`."""
-
-    form = "gemini"
-
-    def _asked(self, path: str, fields: RequestFields) -> JudgedRequest:
-        request = fields.value
-        where, _, query = path.partition("?")
-        called = _CALLED.search(unquote(where))
-        if called is None:
-            raise CannotJudge(f"the path {where!r} names no model")
-        streams = called[2].lower() == "streamgeneratecontent"
-        snaked = snake(request)
-        config = snake(snaked.get("generation_config"))
-        check_choices(config, "candidate_count")
-        contents = request.get("contents")
-        records = [contents] if isinstance(contents, dict) else records_at(request, "contents")
-        messages, _ = history(self.form, records, fields)
-        return JudgedRequest(
-            form=self.form,
-            model=called[1],
-            streams=streams,
-            messages=messages,
-            instructions=instructions_of(snaked.get("system_instruction")) or None,
-            tools=tools_at(request),
-            max_output_tokens=count_at(config, "max_output_tokens"),
-            structured=_is_structured(config, object_at(snaked, "tool_config")),
-            array=streams and parse_qs(query).get("alt") != ["sse"],
-        )
-
-    def answer(self, asked: JudgedRequest, beginning: bytes) -> GeminiAnswer | None:
-        if sse.is_event_stream(beginning):
-            return GeminiAnswer(replace(asked, array=False))
-        if beginning.startswith(b"[") or (asked.array and beginning.startswith(b"{")):
-            return GeminiAnswer(replace(asked, array=True))
-        return None
-
-    def stream(self, asked: JudgedRequest) -> GeminiAnswer:
-        return GeminiAnswer(asked)
-
-    def whole(self, asked: JudgedRequest, body: bytes) -> FrameContent:
-        answer = parsed_object(body)
-        if isinstance(answer, FrameContent):
-            return answer
-        return read_whole(self.stream(asked), answer)
-
-    def refusal(self, reason: str, *, status: int = 429, code: str = CODE) -> Refusal:
-        return refused(status, _error(status, reason, code))
-
-
-class GeminiAnswer(WireAnswer):
+class GeminiAnswer(wires.ChoiceAnswer):
     """One streamed answer, in server-sent events or in a JSON array.
 
     The SDK reads a comment as broken JSON. So there is none, and our reason is the `finishMessage`
     of the last chunk.
     """
 
+    form = "gemini"
+    adapter = GoogleAdapter
+    choices, finish_reason, counts = "candidates", "finishReason", "usageMetadata"
+
     def __init__(self, asked: JudgedRequest) -> None:
-        super().__init__(asked, ArrayReader() if asked.array else sse.SseReader(), GoogleAdapter(), GeminiCalls())
+        super().__init__(asked, sse.ArrayReader() if asked.array else None)
         self._head: dict[str, Any] = {"modelVersion": asked.model}
         """The fields that all chunks of the answer have alike."""
-        self._others: dict[int, GoogleAdapter] = {}
-        """The readers of further candidates."""
         self._told_any = False
-        self._begun: set[int] = set()
-        """The candidates that the client knows."""
-        self._texted: set[int] = set()
-        self._called: set[int] = set()
-        self._finished: set[int] = set()
-        self._blocked = False
-        """The service has refused the request."""
-        self._ended = False
-        """Whether an error was sent, or the end of the array."""
 
-    def _heard(self, frame: Frame) -> FrameContent:
-        if isinstance(frame.value, dict) and "error" in frame.value:
-            return FrameContent(failure=reported(frame.value["error"]))
-        return super()._heard(frame)
+    def _failure(self, value: Mapping[str, Any]) -> ModelError:
+        return GOOGLE.reported(value["error"])
 
-    def _item(self, frame: Frame) -> object:
-        chunk = frame.value
-        return CamelView(first_choice(chunk, "candidates")) if isinstance(chunk, dict) else chunk
+    def _viewed(self, value: Mapping[str, Any]) -> object:
+        first = super()._viewed(value)
+        return CamelView(first) if isinstance(first, Mapping) else first
 
-    def others(self, frame: Frame) -> Mapping[int, Sequence[Chunk]]:
-        return further_choices(frame.value, "candidates", self._of_other) if isinstance(frame.value, dict) else {}
+    def _note(self, state: AnswerState, value: Mapping[str, Any]) -> None:
+        was_half = state.call_is_half
+        super()._note(state, value)
+        state.blocked = state.blocked or bool(object_at(value, "promptFeedback").get("blockReason"))
+        state.call_began = state.call_began and not was_half
 
-    def _of_other(self, index: int, chunk: Mapping[str, Any]) -> Sequence[Chunk]:
-        adapter = self._others.setdefault(index, GoogleAdapter(index))
-        return decoded(adapter, CamelView({**chunk, "usageMetadata": None})).chunks
+    def _note_choice(self, state: AnswerState, index: int, choice: Mapping[str, Any]) -> None:
+        """A call comes whole, unless its part says that more of it follows."""
+        for part in objects_at(object_at(choice, "content"), "parts"):
+            if part.get("text") and not part.get("thought"):
+                state.texted.add(index)
+            if call := object_at(part, "functionCall"):
+                state.called.add(index)
+                (state.write if call.get("willContinue") is True else state.whole)(index)
 
     def sent(self, frame: Frame) -> None:
         """The last bracket of an array has no value."""
         super().sent(frame)
-        self._ended = self._ended or (self.asked.array and frame.event == END)
+        self._told_any = self._told_any or frame.data is not None
+        self.client.over = self.client.over or (self.asked.array and frame.event == sse.END)
 
-    def _told(self, frame: Frame) -> None:
-        self._told_any = True
-        chunk = frame.value
-        if not isinstance(chunk, dict):
-            return
-        self._ended = self._ended or "error" in chunk
-        self._head |= {name: chunk[name] for name in ("modelVersion", "responseId", "usageMetadata") if chunk.get(name)}
-        self._blocked = self._blocked or bool(object_at(chunk, "promptFeedback").get("blockReason"))
-        for candidate in objects_at(chunk, "candidates"):
-            index, parts = whole_at(candidate, "index"), objects_at(object_at(candidate, "content"), "parts")
-            self._begun.add(index)
-            if any(part.get("functionCall") for part in parts):
-                self._called.add(index)
-            if any(part.get("text") and not part.get("thought") for part in parts):
-                self._texted.add(index)
-            if candidate.get("finishReason"):
-                self._finished.add(index)
+    def _told(self, value: Mapping[str, Any]) -> None:
+        self._head |= {name: value[name] for name in ("modelVersion", "responseId", "usageMetadata") if value.get(name)}
 
     @property
     def over(self) -> bool:
-        return self._ended or (self._is_whole and not self.asked.array)
-
-    @property
-    def _is_whole(self) -> bool:
-        return self._blocked or bool(self._finished and self._finished >= self._begun)
-
-    @property
-    def _calls_open(self) -> bool:
-        return not (self._blocked or self._called <= self._finished)
+        return self.client.over or (self.client.is_complete and not self.asked.array)
 
     def _end(self, reason: str, usage: Usage, sentence: str) -> bytes:
-        if self._is_whole:
+        if self.client.is_complete:
             return b"]"
-        candidates = [self._last(index, reason, sentence) for index in sorted((self._begun or {0}) - self._finished)]
+        candidates = [self._last(index, reason, sentence) for index in self._open_choices]
         counts = {} if usage == NO_USAGE else {"usageMetadata": _usage(usage)}
         return self._written({"candidates": candidates, **self._head, **counts})
 
     def _last(self, index: int, reason: str, sentence: str) -> dict[str, Any]:
         # A content with empty text would stand in the client's next request, and be refused there.
-        words = behind(sentence, begun=index in self._texted)
+        words = wires.behind(sentence, begun=index in self.client.texted)
         content = {"content": {"parts": [{"text": words}], "role": "model"}} if sentence else {}
         return {**content, "finishReason": "MAX_TOKENS", "finishMessage": reason, "index": index}
 
     def _error(self, reason: str, status: int) -> bytes:
-        return self._written(_error(status, reason, CODE))
+        return self._written(wires.error_of(self.form, status, reason))
 
     def _written(self, chunk: Mapping[str, Any]) -> bytes:
         if not self.asked.array:
@@ -200,18 +100,40 @@ class GeminiAnswer(WireAnswer):
         return b"\n"
 
 
-class GeminiCalls(HalfCalls):
-    """A call comes whole, unless its part says that more of it follows."""
+class GeminiWire(wires.Wire):
+    """`POST .../models/{model}:generateContent` and `:streamGenerateContent`."""
 
-    def follow(self, value: Mapping[str, Any]) -> None:
-        was_open, self.began = self.open, False
-        for candidate in objects_at(value, "candidates"):
-            for part in objects_at(object_at(candidate, "content"), "parts"):
-                if call := object_at(part, "functionCall"):
-                    self.open = call.get("willContinue") is True
-                    self.began = self.open and not was_open
-            if candidate.get("finishReason"):
-                self.open = False
+    form = "gemini"
+    answers = GeminiAnswer
+
+    def _asked(self, path: str, request: Mapping[str, Any], known: Beginning | None) -> JudgedRequest:
+        where, _, query = path.partition("?")
+        called = _CALLED.search(unquote(where))
+        if called is None:
+            raise wires.CannotJudge(f"the path {where!r} names no model")
+        streams = called[2].lower() == "streamgeneratecontent"
+        snaked = snake(request)
+        config = snake(snaked.get("generation_config"))
+        wires.check_choices(config, "candidate_count")
+        contents = request.get("contents")
+        records = [contents] if isinstance(contents, dict) else wires.records_at(request, "contents")
+        return replace(
+            self._conversation(records, known),
+            model=called[1],
+            streams=streams,
+            instructions=instructions_of(snaked.get("system_instruction")) or None,
+            tools=wires.tools_at(request, "tools"),
+            max_output_tokens=wires.count_at(config, "max_output_tokens"),
+            structured=_is_structured(config, object_at(snaked, "tool_config")),
+            array=streams and parse_qs(query).get("alt") != ["sse"],
+        )
+
+    def answer(self, asked: JudgedRequest, beginning: bytes) -> GeminiAnswer | None:
+        if sse.is_event_stream(beginning):
+            return GeminiAnswer(replace(asked, array=False))
+        if beginning.startswith(b"[") or (asked.array and beginning.startswith(b"{")):
+            return GeminiAnswer(replace(asked, array=True))
+        return None
 
 
 def _is_structured(config: Mapping[str, Any], tools: Mapping[str, Any]) -> bool:
@@ -229,9 +151,3 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "cachedContentTokenCount": usage.cached_tokens,
         "totalTokenCount": usage.input_tokens + usage.output_tokens,
     }
-
-
-def _error(status: int, reason: str, code: str) -> dict[str, Any]:
-    details = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code.upper(), "domain": "agent-monitor"}
-    word = type_of(status, RPC_STATUSES, "INTERNAL", "FAILED_PRECONDITION")
-    return {"error": {"code": status, "message": reason, "status": word, "details": [details]}}

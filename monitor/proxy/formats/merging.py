@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from monitor.proxy.formats.base import Span, parsed, rewritten
-from monitor.proxy.formats.requests import whole_at
+from monitor.proxy.formats.base import Span, parsed, rewritten, whole_at
 from monitor.wires.fields import Form, object_at, objects_at
 
 Value = dict[str, Any]

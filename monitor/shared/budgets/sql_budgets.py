@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any, Final, TypeVar
 
@@ -28,7 +28,7 @@ from monitor.shared.budgets.base import (
     check_limits,
     levels,
 )
-from monitor.shared.stores import Execute, OneFile, OnePostgres, lock, now_in
+from monitor.shared.stores import Execute, OneFile, OnePostgres, SharedDatabase
 
 # ruff: noqa: S608 - only the names of columns are put into a statement; values are not
 
@@ -57,8 +57,11 @@ _NOTHING: Final = (0, 0, 0, 0)
 _HOLD: Final = "id, key, name, granted_tokens, granted_nano, used_tokens, used_nano"
 
 
-class SQLBudgets(ABC):
+class SQLBudgets:
     """A `BudgetStore` whose every step is one transaction."""
+
+    def __init__(self, database: SharedDatabase) -> None:
+        self._database = database
 
     async def set_limit(self, name: str, *, tokens: int | None = None, usd: float | None = None) -> None:
         whole, nano = check_limits(tokens, usd)
@@ -91,22 +94,32 @@ class SQLBudgets(ABC):
     async def states(self, name: str | None = None) -> Sequence[BudgetState]:
         return await self._step(name, lambda transaction: [*transaction.states(name)])
 
-    @abstractmethod
     async def aclose(self) -> None:
         """Close the connection to the store."""
+        self._database.close()
 
-    @abstractmethod
     async def _step(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
-        """Do `step` in one transaction, in which no other step changes the tree of `name`.
+        """Do `step` in one transaction, in which no other step changes the tree of `name`. It may
+        be done twice.
 
         `name=None`: it is a transaction over all trees.
         """
+        return await self._database.transaction(
+            lambda execute, now: step(BudgetTransaction(execute, now)), partial(_roots, name)
+        )
+
+
+def _roots(name: str | None, execute: Execute) -> Sequence[str]:
+    """The first level of the tree of `name`, or of all trees."""
+    if name is not None:
+        return levels(name)[:1]
+    return [root for (root,) in execute("select distinct root from monitor_budgets order by root", ())]
 
 
 class BudgetTransaction:
     """The steps of a `BudgetStore`, over one open transaction."""
 
-    def __init__(self, execute: Callable[[str, Sequence[Any]], Any], now: float) -> None:
+    def __init__(self, execute: Execute, now: float) -> None:
         """`execute`: runs a statement, in which `?` stands for a value, and returns a cursor.
         `now`: seconds since 1970, by the store's clock.
         """
@@ -130,7 +143,7 @@ class BudgetTransaction:
         )
         if known:
             hold = _hold(known[0])
-            self._run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
+            self._set(hold, expires_s=self._now + lease_s)
             return hold
         return self._hold(Reservation(id=uuid.uuid4().hex, key=key, name=name, granted=amount), lease_s, limits, keep_s)
 
@@ -143,17 +156,12 @@ class BudgetTransaction:
             self._run("delete from monitor_holds where id = ?", hold.id)
             return self._hold(replace(hold, granted=_at_least(hold.granted, used) + more, used=used), lease_s)
         self._use(stored, used)
-        self._run("update monitor_holds set expires_s = ? where id = ?", self._now + lease_s, hold.id)
+        self._set(hold, expires_s=self._now + lease_s)
         if (refused := self._refused(hold.name, more.tokens, more.nano_usd, NO_LIMITS)) is not None:
             return refused
         self._hold_more(hold.name, more.tokens, more.nano_usd)
         granted = _at_least(stored.granted, used) + more
-        self._run(
-            "update monitor_holds set granted_tokens = ?, granted_nano = ? where id = ?",
-            granted.tokens,
-            granted.nano_usd,
-            hold.id,
-        )
+        self._set(hold, granted_tokens=granted.tokens, granted_nano=granted.nano_usd)
         return replace(stored, granted=granted, used=used)
 
     def settle(self, hold: Reservation, used: Amount) -> None:
@@ -169,9 +177,7 @@ class BudgetTransaction:
             self._use(stored, used)
             held = _held(replace(stored, used=used))
             self._hold_more(hold.name, -held.tokens, -held.nano_usd)
-            self._run(
-                "update monitor_holds set is_open = false, expires_s = ? where id = ?", self._now + KEPT_S, hold.id
-            )
+            self._set(hold, is_open=False, expires_s=self._now + KEPT_S)
         self._run("update monitor_passing set forget_s = keep_s + ? where name = ?", self._now, hold.name)
         if used == Amount():
             self._leave_no_trace(hold)
@@ -213,6 +219,11 @@ class BudgetTransaction:
 
     def _run(self, sql: str, *values: Any) -> None:
         self._execute(sql, values)
+
+    def _set(self, hold: Reservation, **columns: object) -> None:
+        """Change the row of a hold."""
+        changed = ", ".join(f"{column} = ?" for column in columns)
+        self._run(f"update monitor_holds set {changed} where id = ?", *columns.values(), hold.id)
 
     def _levels(self, name: str) -> Mapping[str, Sequence[Any]]:
         """The limits of a level, what is spent, and what is held: of all levels that have a row."""
@@ -357,12 +368,7 @@ class BudgetTransaction:
         before, after = _held(stored), _held(replace(stored, used=used))
         freed = after.tokens - before.tokens, after.nano_usd - before.nano_usd
         self._change({level: (*_more(stored.used, used), *freed) for level in levels(stored.name)})
-        self._run(
-            "update monitor_holds set used_tokens = ?, used_nano = ? where id = ?",
-            used.tokens,
-            used.nano_usd,
-            stored.id,
-        )
+        self._set(stored, used_tokens=used.tokens, used_nano=used.nano_usd)
 
     def _stored(self, hold: Reservation) -> Reservation | None:
         rows = self._rows(f"select {_HOLD} from monitor_holds where id = ? and is_open", hold.id)
@@ -399,53 +405,26 @@ def _more(before: Amount, after: Amount) -> tuple[int, int]:
     return after.tokens - before.tokens, after.nano_usd - before.nano_usd
 
 
-# --------------------------------------------------------------------------------------------------
-# Shared budgets in one SQLite file, for the processes of one machine.
-
-
 @explained(example="monitor.shared.SQLiteBudgets('budgets.db')")
 class SQLiteBudgets(SQLBudgets):
-    """Shared budgets in the file `path`. `":memory:"`: for the runs of one process.
+    """Shared budgets in the file `path`, for the processes of one machine. `":memory:"`: for the
+    runs of one process.
 
     Not for a file on a network disk: SQLite's locks do not hold there.
     """
 
     def __init__(self, path: str | PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         """`clock`: returns seconds since 1970."""
-        self._file = OneFile(path, SCHEMA, synchronous="full", error=BudgetUnreachable, content="budgets")
-        self.path = self._file.path
-        self._clock = clock
-
-    async def aclose(self) -> None:
-        self._file.close()
-
-    async def _step(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
-        return await self._file.transaction(lambda db: step(BudgetTransaction(db.execute, self._clock())))
-
-
-# --------------------------------------------------------------------------------------------------
-# Shared budgets in PostgreSQL, for processes on many machines. Needs the extra `postgres`.
+        file = OneFile(path, SCHEMA, synchronous="full", error=BudgetUnreachable, content="budgets", clock=clock)
+        super().__init__(file)
+        self.path = file.path
 
 
 class PostgresBudgets(SQLBudgets):
-    """Shared budgets in the database `conninfo`, e.g. `"postgresql://user@host/db"`. The clock is
-    that of the server. The tables `monitor_budgets` and `monitor_holds` are made if needed.
+    """Shared budgets in the database `conninfo`, e.g. `"postgresql://user@host/db"`, for processes
+    on many machines. Needs the extra `postgres`. The clock is that of the server. The tables
+    `monitor_budgets` and `monitor_holds` are made if needed.
     """
 
     def __init__(self, conninfo: str) -> None:
-        self._database = OnePostgres(conninfo, SCHEMA, error=BudgetUnreachable, content="budgets")
-
-    async def aclose(self) -> None:
-        self._database.close()
-
-    async def _step(self, name: str | None, step: Callable[[BudgetTransaction], T]) -> T:
-        """Each step may be done twice."""
-
-        def work(execute: Execute) -> T:
-            # One step at a time in one tree: the first level is locked before anything is read.
-            roots = "select distinct root from monitor_budgets order by root"
-            for root in [levels(name)[0]] if name is not None else [root for (root,) in execute(roots, ())]:
-                lock(execute, root)
-            return step(BudgetTransaction(execute, now_in(execute)))
-
-        return await self._database.transaction(work)
+        super().__init__(OnePostgres(conninfo, SCHEMA, error=BudgetUnreachable, content="budgets"))

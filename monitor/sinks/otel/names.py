@@ -8,7 +8,7 @@ change of a convention is a change of this file, and of the golden files of its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from monitor.errors import TerminateReason
 
@@ -17,64 +17,50 @@ AS_OF: Final = "2026-11"
 
 Dialect: TypeAlias = Literal["genai", "openinference"]
 """The convention that names the attributes of a span."""
-DIALECTS: Final = get_args(Dialect)
+DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
 
-# Neutral keys of this package -> the attribute in each dialect. A key without a name in a dialect
-# is left out there.
-NAMES: Final[Mapping[Dialect, Mapping[str, str]]] = {
-    "genai": {
-        "operation": "gen_ai.operation.name",
-        "provider": "gen_ai.provider.name",
-        "agent": "gen_ai.agent.name",
-        "agent_id": "gen_ai.agent.id",
-        "agent_version": "gen_ai.agent.version",
-        "conversation": "gen_ai.conversation.id",
-        "compacted": "gen_ai.conversation.compacted",
-        "model": "gen_ai.request.model",
-        "stream": "gen_ai.request.stream",
-        "finish_reasons": "gen_ai.response.finish_reasons",
-        "first_chunk": "gen_ai.response.time_to_first_chunk",
-        "agent_finish": "gen_ai.agent.finish_reason",  # a proposal, see REASONS
-        "input_tokens": "gen_ai.usage.input_tokens",
-        "output_tokens": "gen_ai.usage.output_tokens",
-        "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
-        "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
-        "tool": "gen_ai.tool.name",
-        "tool_type": "gen_ai.tool.type",
-        "call": "gen_ai.tool.call.id",
-        "arguments": "gen_ai.tool.call.arguments",
-        "result": "gen_ai.tool.call.result",
-        "input": "gen_ai.input.messages",
-        "output": "gen_ai.output.messages",
-        "evaluation": "gen_ai.evaluation.name",
-        "score": "gen_ai.evaluation.score.value",
-        "label": "gen_ai.evaluation.score.label",
-        "explanation": "gen_ai.evaluation.explanation",
-        "error": "error.type",
-    },
-    "openinference": {
-        "kind": "openinference.span.kind",
-        "provider": "llm.provider",
-        "agent": "agent.name",
-        "conversation": "session.id",
-        "model": "llm.model_name",
-        "node": "graph.node.id",
-        "parent_node": "graph.node.parent_id",
-        "finish_reasons": "llm.finish_reason",
-        "input_tokens": "llm.token_count.prompt",
-        "output_tokens": "llm.token_count.completion",
-        "total_tokens": "llm.token_count.total",
-        "cached_tokens": "llm.token_count.prompt_details.cache_read",
-        "reasoning_tokens": "llm.token_count.completion_details.reasoning",
-        "tool": "tool.name",
-        "call": "tool_call.id",
-        "arguments": "input.value",
-        "result": "output.value",
-        "input": "input.value",
-        "output": "output.value",
-        "error": "error.type",
-    },
+_NAMES: Final[Mapping[str, tuple[str | None, str | None]]] = {
+    "kind": (None, "openinference.span.kind"),
+    "operation": ("gen_ai.operation.name", None),
+    "provider": ("gen_ai.provider.name", "llm.provider"),
+    "agent": ("gen_ai.agent.name", "agent.name"),
+    "agent_id": ("gen_ai.agent.id", None),
+    "agent_version": ("gen_ai.agent.version", None),
+    "node": (None, "graph.node.id"),
+    "parent_node": (None, "graph.node.parent_id"),
+    "conversation": ("gen_ai.conversation.id", "session.id"),
+    "compacted": ("gen_ai.conversation.compacted", None),
+    "model": ("gen_ai.request.model", "llm.model_name"),
+    "stream": ("gen_ai.request.stream", None),
+    "finish_reasons": ("gen_ai.response.finish_reasons", "llm.finish_reason"),
+    "first_chunk": ("gen_ai.response.time_to_first_chunk", None),
+    "agent_finish": ("gen_ai.agent.finish_reason", None),  # genai: a proposal, see REASONS
+    "input_tokens": ("gen_ai.usage.input_tokens", "llm.token_count.prompt"),
+    "output_tokens": ("gen_ai.usage.output_tokens", "llm.token_count.completion"),
+    "total_tokens": (None, "llm.token_count.total"),
+    "cached_tokens": ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read"),
+    "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "llm.token_count.completion_details.reasoning"),
+    "tool": ("gen_ai.tool.name", "tool.name"),
+    "tool_type": ("gen_ai.tool.type", None),
+    "call": ("gen_ai.tool.call.id", "tool_call.id"),
+    "arguments": ("gen_ai.tool.call.arguments", "input.value"),
+    "result": ("gen_ai.tool.call.result", "output.value"),
+    "input": ("gen_ai.input.messages", "input.value"),
+    "output": ("gen_ai.output.messages", "output.value"),
+    "evaluation": ("gen_ai.evaluation.name", None),
+    "score": ("gen_ai.evaluation.score.value", None),
+    "label": ("gen_ai.evaluation.score.label", None),
+    "explanation": ("gen_ai.evaluation.explanation", None),
+    "error": ("error.type", "error.type"),
 }
+"""A neutral key of this package -> the attribute in each of `DIALECTS`. What has no name in a
+dialect is left out there.
+"""
+NAMES: Final[Mapping[Dialect, Mapping[str, str]]] = {
+    dialect: {key: name for key, row in _NAMES.items() if (name := row[column]) is not None}
+    for column, dialect in enumerate(DIALECTS)
+}
+"""The names of one dialect, by the neutral keys."""
 
 REASON: Final = "monitor.reason"
 """Our own reason of the end: one query finds every looped run, in every dialect."""
@@ -174,20 +160,47 @@ TOOL: Final = "execute_tool"
 CHAT: Final = "chat"
 GENERATE: Final = "generate_content"
 
-METRIC_DURATION_RUN: Final = "gen_ai.invoke_agent.duration"
-METRIC_CALLS_RUN: Final = "gen_ai.invoke_agent.inference_calls"
-METRIC_TOOLS_RUN: Final = "gen_ai.invoke_agent.tool_calls"
-METRIC_DURATION_TOOL: Final = "gen_ai.execute_tool.duration"
-METRIC_DURATION_CALL: Final = "gen_ai.client.operation.duration"
-METRIC_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
-METRIC_TOKENS: Final = "gen_ai.client.token.usage"
-METRIC_STOPS: Final = "monitor.stops"
-METRIC_DETECTIONS: Final = "monitor.verdicts"
-METRIC_REFUSED: Final = "monitor.budget.refused"
-METRIC_ACTIVE: Final = "monitor.runs.active"
-METRIC_CLOSE: Final = "monitor.close.duration"
-METRIC_STOP_TOKENS: Final = "monitor.stop.tokens"
-METRIC_STOP_CHARS: Final = "monitor.stop.chars"
+
+class Instrument(NamedTuple):
+    """A measurement of runs as OpenTelemetry has it."""
+
+    kind: Literal["histogram", "counter", "up_down_counter"]
+    name: str
+    unit: str
+    description: str
+
+
+LENGTHS: Final = (100, 400, 1_600, 6_400, 25_600, 102_400, 409_600)
+"""Bounds of the histograms of `BY_LENGTH`: a loop is cut after some hundred characters, a limit
+ends a run after some hundred thousand. The bounds of an SDK end at 10,000.
+"""
+BY_LENGTH: Final = frozenset({"stop_tokens", "stop_chars"})
+INSTRUMENTS: Final[Mapping[str, Instrument]] = {
+    "run_s": Instrument("histogram", "gen_ai.invoke_agent.duration", "s", "Duration of runs"),
+    "run_calls": Instrument("histogram", "gen_ai.invoke_agent.inference_calls", "{call}", "Model calls of runs"),
+    "run_tools": Instrument("histogram", "gen_ai.invoke_agent.tool_calls", "{call}", "Tool calls of runs"),
+    "tool_s": Instrument("histogram", "gen_ai.execute_tool.duration", "s", "Duration of tool calls"),
+    "call_s": Instrument("histogram", "gen_ai.client.operation.duration", "s", "Duration of model calls"),
+    "first_chunk_s": Instrument(
+        "histogram", "gen_ai.client.operation.time_to_first_chunk", "s", "Time to the first chunk"
+    ),
+    "tokens": Instrument("histogram", "gen_ai.client.token.usage", "{token}", "Tokens of model calls"),
+    "stops": Instrument("counter", "monitor.stops", "{run}", "Ends of runs by reason"),
+    "detections": Instrument("counter", "monitor.detections", "{detection}", "Detections"),
+    "refused": Instrument("counter", "monitor.budget.refused", "{run}", "Runs that a budget has ended"),
+    "active": Instrument("up_down_counter", "monitor.runs.active", "{run}", "Runs under way"),
+    "stop_tokens": Instrument(
+        "histogram", "monitor.stop.tokens", "{token}", "Output tokens of a run until it was ended without success"
+    ),
+    "stop_chars": Instrument(
+        "histogram",
+        "monitor.stop.chars",
+        "{char}",
+        "Visible characters of the response in which a run was ended without success",
+    ),
+    "close_s": Instrument("histogram", "monitor.close.duration", "s", "From the decision to the closed stream"),
+}
+"""What is measured, by our own word for it."""
 
 
 def provider_and_model(name: str | None) -> tuple[str | None, str | None]:

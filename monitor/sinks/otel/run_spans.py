@@ -16,9 +16,9 @@ from monitor.errors import without_keys
 from monitor.events import Envelope, Event
 from monitor.messages import CallState
 from monitor.outcome import Outcome, Turn
-from monitor.sinks.otel import content, names, place
+from monitor.sinks.otel import content, names, spans
 from monitor.sinks.otel.exports import note_of
-from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCallSpan, OpenSpans, SideSpans, counts
+from monitor.sinks.otel.spans import CALLS, DETAIL_CHARS, OpenCallSpan, OpenSpans, SideSpans
 
 _NS: Final = 1_000_000_000
 _FAILURES: Final = frozenset({"error", "tool_failure"})
@@ -80,15 +80,15 @@ class RunSpans(SideSpans):
     def _run_started(self, event: events.RunStarted) -> None:
         if self._begun:
             self._finish_open(event.at_s)
-            self.shared.metrics.active.add(-1)
+            self.shared.metrics.record("active", -1)
         self._begun = True
         shared = self.shared
         if shared.now_ns is None and self._identity is not None:
             self._anchor_ns = round(self._identity.began_s * _NS)
         else:
             self._anchor_ns = (shared.now_ns or time.time_ns)() - round(event.at_s * _NS)
-        shared.metrics.active.add(1)
-        self._place, final = place.of_run(self._parent(), shared.turns, self._provider)
+        shared.metrics.record("active", 1)
+        self._place, final = spans.place_of_run(self._parent(), shared.turns, self._provider)
         self._pending = event
         if final:
             self._open_run(event, event.at_s)
@@ -97,7 +97,7 @@ class RunSpans(SideSpans):
         """Open the span of the run. A first model call inside a framework's trace decides where."""
         at_s = started.at_s
         if isinstance(event, events.TurnStarted):
-            self._place = place.of_first_call(self._place)
+            self._place = spans.place_of_first_call(self._place)
             at_s = event.at_s if self._place.inside else at_s
         self._open_run(started, at_s)
 
@@ -176,11 +176,11 @@ class RunSpans(SideSpans):
         metrics, measured = shared.metrics, {**self._measured, "gen_ai.operation.name": names.INVOKE}
         if self._agent is not None:
             measured["gen_ai.agent.name"] = self._agent
-        metrics.active.add(-1)
+        metrics.record("active", -1)
         if self._place.agent_made:
-            metrics.run_s.record(outcome.elapsed_s, {**measured, names.REASON: outcome.reason.value})
-            metrics.run_calls.record(self._calls, measured)
-            metrics.run_tools.record(self._tool_calls, measured)
+            metrics.record("run_s", outcome.elapsed_s, {**measured, names.REASON: outcome.reason.value})
+            metrics.record("run_calls", self._calls, measured)
+            metrics.record("run_tools", self._tool_calls, measured)
         metrics.ended(outcome, measured)
         span, self._span, self._begun = self._span, None, False
         if span is None or not span.is_recording():
@@ -215,11 +215,11 @@ class RunSpans(SideSpans):
         ours |= self._named(agent_finish=ending, error=error)
         # Viewers of OpenInference, and frameworks, add up what stands on the spans of model calls.
         if self._openinference or not self._place.agent_made:
-            ours |= {f"monitor.chunks.{key}": value for key, value in counts(outcome.usage).items()}
+            ours |= {f"monitor.usage.{key}": value for key, value in spans.counts(outcome.usage).items()}
         else:
-            ours |= self._named(**counts(outcome.usage))
+            ours |= self._named(**spans.counts(outcome.usage))
         if outcome.usage_estimated:
-            ours["monitor.chunks.estimated"] = True
+            ours["monitor.usage.estimated"] = True
         if (chars := self.shared.content_chars) and self._place.agent_made:
             if self._openinference:
                 ours |= {"input.value": content.cut(self._task, chars)} if self._task is not None else {}
@@ -262,14 +262,14 @@ class RunSpans(SideSpans):
     def _borrow(self) -> None:
         """The span that somebody else makes of the model call of this turn, where it is current."""
         current = trace.get_current_span()
-        if place.of_call(current):
+        if spans.is_of_call(current):
             self._open.turn, self._open.borrowed = current, True
 
     def _first_chunk(self, event: events.FirstChunk) -> None:
         if not self._with_turns and self._open.turn is None:
             self._borrow()  # some frameworks begin it behind the guard
         if self._place.calls_made:
-            self.shared.metrics.first_chunk_s.record(event.after_s, self._measured)
+            self.shared.metrics.record("first_chunk_s", event.after_s, self._measured)
         self._open.first_chunk_s = event.after_s
 
     def _continued(self, event: events.StreamContinued) -> None:
@@ -282,7 +282,7 @@ class RunSpans(SideSpans):
         if error is not None:
             measured["error.type"] = error
         if self._place.calls_made:
-            shared.metrics.call_s.record(event.at_s - opened.turn_since, measured)
+            shared.metrics.record("call_s", event.at_s - opened.turn_since, measured)
             shared.metrics.tokens(turn.usage, self._measured)
         shared.metrics.cut(turn, self._measured)
         message: dict[str, Any] = {}
@@ -302,7 +302,7 @@ class RunSpans(SideSpans):
             finish_reasons=finish if self._openinference else (finish,),
             first_chunk=opened.first_chunk_s,
             error=error,
-            **counts(turn.usage),
+            **spans.counts(turn.usage),
         )
         if self._openinference and opened.first_chunk_s is not None:
             attributes["monitor.time_to_first_chunk"] = opened.first_chunk_s
@@ -321,7 +321,7 @@ class RunSpans(SideSpans):
         return self._named(output=content.fitted([message], chars))
 
     def _stream_closed(self, event: events.StreamClosed) -> None:
-        self.shared.metrics.close_s.record(event.after_s, self._measured)
+        self.shared.metrics.record("close_s", event.after_s, self._measured)
         span = self._open.turn or self._span
         if span is not None and span.is_recording():
             span.set_attributes({"monitor.closed": event.closed, "monitor.chunks_after_stop": event.chunks_dropped})
@@ -366,7 +366,7 @@ class RunSpans(SideSpans):
         if error is not None:
             measured["error.type"] = error
         if self._place.tools_made:
-            shared.metrics.tool_s.record(event.after_s, measured)
+            shared.metrics.record("tool_s", event.after_s, measured)
         if shared.content_chars:
             self._said_so_far.add(content.tool_message(result))
         call = self._open.calls.pop(result.id, None)
@@ -422,7 +422,7 @@ class RunSpans(SideSpans):
 
     def _detected(self, event: events.DetectionRaised) -> None:
         found = event.detection
-        self.shared.metrics.detections.add(1, {"monitor.kind": found.kind, "monitor.level": found.level})
+        self.shared.metrics.record("detections", 1, {"monitor.kind": found.kind, "monitor.level": found.level})
 
     _HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         events.RunStarted: _run_started,
@@ -455,7 +455,7 @@ def _ours(turn: Turn) -> dict[str, Any]:
     """The attributes of a turn for which no convention has a name."""
     ours: dict[str, Any] = {}
     if turn.usage_estimated:
-        ours["monitor.chunks.estimated"] = True
+        ours["monitor.usage.estimated"] = True
     if turn.stopped is not None:
         ours["monitor.stopped"] = turn.stopped.reason.value
     if turn.loop_offset is not None:

@@ -32,7 +32,6 @@ try:
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.context import Context
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import SpanContext, TraceFlags, TracerProvider
 except ImportError:
     raise MissingExtra("opentelemetry-api", "otel") from None
 
@@ -90,7 +89,7 @@ class OtelSink:
         content_chars: int = CONTENT_CHARS,
         queued_spans: int = QUEUED_SPANS,
         flush_at_exit_s: float | None = None,
-        tracer_provider: TracerProvider | None = None,
+        tracer_provider: trace.TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         logger_provider: LoggerProvider | None = None,
         now_ns: Callable[[], int] | None = None,
@@ -207,13 +206,13 @@ def _installed_version() -> str:
     return ""
 
 
-def span_context(traceparent: str) -> SpanContext:
+def span_context(traceparent: str) -> trace.SpanContext:
     """The span that a `traceparent` names. Raises `ConfigError`."""
     found = _TRACEPARENT.fullmatch(traceparent)
     if found is None:
         raise ConfigError(f"a traceparent looks like 00-<32 hex digits>-<16>-<2>, not {traceparent!r}")
     trace_id, span_id, flags = (int(part, 16) for part in found.groups())
-    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+    return trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(flags))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -223,14 +222,6 @@ def span_context(traceparent: str) -> SpanContext:
 # span, if the client sends `traceparent`, and no metrics are made: the proxy has those of its
 # own.
 
-try:
-    from opentelemetry import trace
-    from opentelemetry.context import Context
-    from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Status, StatusCode, TracerProvider
-except ImportError:
-    raise MissingExtra("opentelemetry-api", "otel") from None
-
-
 _NAMES = NAMES["genai"]
 _OWN = "agent_monitor."
 
@@ -238,7 +229,7 @@ _OWN = "agent_monitor."
 class RequestSpan:
     """The span of one request. It is never made current."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: trace.Span) -> None:
         self._span = span
 
     def end(self, facts: Mapping[str, str | int | float | None], *, error: str = "") -> None:
@@ -250,14 +241,14 @@ class RequestSpan:
                 self._span.set_attribute(_NAMES.get(name, f"{_OWN}{name}"), value)
         if error:
             self._span.set_attribute(_NAMES["error"], error)
-            self._span.set_status(Status(StatusCode.ERROR))
+            self._span.set_status(trace.Status(trace.StatusCode.ERROR))
         self._span.end()
 
 
 class RequestSpans:
     """Makes the spans. The tracer provider is the program's global one, unless it is given."""
 
-    def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
+    def __init__(self, tracer_provider: trace.TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
 
     def begin(self, operation: str, model: str, *, traceparent: str | None = None) -> RequestSpan:
@@ -266,12 +257,12 @@ class RequestSpans:
             parent = span_context(traceparent) if traceparent is not None else None
         except ConfigError:
             parent = None
-        context = Context() if parent is None else trace.set_span_in_context(NonRecordingSpan(parent), Context())
+        context = Context() if parent is None else trace.set_span_in_context(trace.NonRecordingSpan(parent), Context())
         return RequestSpan(
             self._tracer.start_span(
                 f"{operation} {model}".strip(),
                 context=context,
-                kind=SpanKind.SERVER,
+                kind=trace.SpanKind.SERVER,
                 attributes={_NAMES["operation"]: operation, _NAMES["model"]: model},
             )
         )

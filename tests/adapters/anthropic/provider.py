@@ -12,7 +12,7 @@ from monitor import TerminateReason as Reason
 from monitor.adapters.anthropic.model import AnthropicModel, to_messages, to_parameters
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.models import ErrorKind, ToolSpec
-from monitor.testing import anthropic_steps
+from monitor.testing import LocalAnthropic, anthropic_steps
 from monitor.testing.anthropic_steps import (
     Cut,
     Raw,
@@ -32,7 +32,6 @@ from monitor.testing.anthropic_steps import (
     text,
     too_large,
 )
-from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import beta_helper, beta_stream, helper, sdk, stream
 from tests.adapters.provider import Provider
 

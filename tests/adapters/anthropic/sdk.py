@@ -12,8 +12,8 @@ from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.chunks import Chunk
+from monitor.testing import LocalAnthropic
 from monitor.testing.anthropic_steps import Script
-from monitor.testing.servers.anthropic_server import LocalAnthropic
 
 TRANSPORTS = ["aiohttp", "httpx2"]
 

@@ -22,8 +22,8 @@ from monitor.core.turn import MessageBuilder
 from monitor.errors import FinishReason
 from monitor.messages import Message, message_codec
 from monitor.sessions import SQLiteSession
+from monitor.testing import LocalAnthropic
 from monitor.testing.anthropic_steps import arguments, block_delta, finish, say, start, text, whole
-from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import sdk
 
 GO = UserMessage((Text("Go on."),))

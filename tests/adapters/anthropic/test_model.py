@@ -23,6 +23,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
 from monitor.messages import NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ToolSpec
+from monitor.testing import LocalAnthropic
 from monitor.testing.anthropic_steps import (
     call,
     finish,
@@ -31,7 +32,6 @@ from monitor.testing.anthropic_steps import (
     start,
     think,
 )
-from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import TRANSPORTS, sdk
 from tests.adapters.histories import LOOK, ask, histories, user
 from tests.adapters.provider import called, told

@@ -25,8 +25,8 @@ from monitor.chunks import (
 )
 from monitor.errors import FinishReason
 from monitor.messages import Reasoning
+from monitor.testing import LocalAnthropic
 from monitor.testing.anthropic_steps import AnthropicRecording, load_recording
-from monitor.testing.servers.anthropic_server import LocalAnthropic
 from monitor.wires.anthropic import kept_block
 from tests.adapters.anthropic.sdk import ASKED, WAYS, Way, of_type, sdk
 

@@ -20,6 +20,7 @@ from monitor.chunks import check as check_chunk
 from monitor.errors import AdapterError, FinishReason
 from monitor.messages import Reasoning
 from monitor.models import ErrorKind, ModelError
+from monitor.testing import LocalAnthropic
 from monitor.testing.anthropic_steps import (
     Cut,
     arguments,
@@ -41,7 +42,6 @@ from monitor.testing.anthropic_steps import (
     thought,
     whole,
 )
-from monitor.testing.servers.anthropic_server import LocalAnthropic
 from monitor.wires.anthropic import kept_block
 from tests.adapters.anthropic.sdk import ASKED, WAYS, Way, chunks_of, decoded, of_type, sdk, stream
 

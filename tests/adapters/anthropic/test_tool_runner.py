@@ -13,8 +13,8 @@ pytest.importorskip("anthropic", reason="the SDK is not installed: anthropic")
 from anthropic import AsyncAnthropic, beta_async_tool
 
 import monitor
+from monitor.testing import LocalAnthropic
 from monitor.testing.anthropic_steps import call, finish, say, start
-from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import ASKED, sdk
 
 pytestmark = pytest.mark.asyncio

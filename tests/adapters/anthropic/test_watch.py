@@ -10,6 +10,7 @@ import pytest
 
 import monitor
 from monitor.adapters.anthropic.stream import AnthropicAdapter
+from monitor.testing import LocalAnthropic
 from monitor.testing.anthropic_steps import (
     Repeat,
     block_start,
@@ -18,7 +19,6 @@ from monitor.testing.anthropic_steps import (
     text,
     thought,
 )
-from monitor.testing.servers.anthropic_server import LocalAnthropic
 from tests.adapters.anthropic.sdk import ASKED, TRANSPORTS, WAYS, Way, sdk
 from tests.adapters.provider import watched
 

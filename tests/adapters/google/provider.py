@@ -11,7 +11,7 @@ from monitor import TerminateReason as Reason
 from monitor.adapters.google.model import GoogleModel, to_config, to_contents
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.models import ErrorKind, ToolSpec
-from monitor.testing import gemini_steps
+from monitor.testing import LocalGemini, gemini_steps
 from monitor.testing.gemini_steps import (
     Cut,
     Pause,
@@ -29,7 +29,6 @@ from monitor.testing.gemini_steps import (
     rate_limited,
     text,
 )
-from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import PLAIN, sdk, stream
 from tests.adapters.provider import Provider
 

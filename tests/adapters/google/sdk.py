@@ -14,7 +14,7 @@ from google.genai.client import AsyncClient
 
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.chunks import Chunk
-from monitor.testing.servers.gemini_server import LocalGemini
+from monitor.testing import LocalGemini
 
 TRANSPORTS = ["aiohttp", "httpx2"]
 

@@ -13,8 +13,8 @@ from google import genai
 from google.genai import types
 
 import monitor
+from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import Repeat, call, finish, text
-from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import sdk, sdk_warnings
 
 pytestmark = [pytest.mark.asyncio, sdk_warnings]

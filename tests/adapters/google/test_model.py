@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from monitor.adapters.google.model import GoogleModel, to_config, to_contents
 from monitor.chunks import ToolCall, ToolResult
 from monitor.messages import NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import (
     call,
     chunk,
@@ -27,7 +28,6 @@ from monitor.testing.gemini_steps import (
     text,
     thought,
 )
-from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import TRANSPORTS, sdk, sdk_warnings
 from tests.adapters.histories import LOOK, NOW, ask, histories, user
 from tests.adapters.provider import called, told

@@ -9,8 +9,8 @@ import pytest
 
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.chunks import Chunk, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import GeminiRecording, load_recording
-from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import of_type, sdk, sdk_warnings, stream
 
 pytestmark = sdk_warnings

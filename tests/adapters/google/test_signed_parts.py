@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("google.genai", reason="the SDK is not installed: google-genai")
 
 import monitor
+from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import chunk, finish, text
-from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import sdk, sdk_warnings
 
 pytestmark = [pytest.mark.asyncio, sdk_warnings]

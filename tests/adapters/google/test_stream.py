@@ -30,6 +30,7 @@ from monitor.chunks import (
 )
 from monitor.errors import AdapterError, FinishReason
 from monitor.models import ErrorKind
+from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import (
     Cut,
     Event,
@@ -45,7 +46,6 @@ from monitor.testing.gemini_steps import (
     usage,
     usage_only,
 )
-from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import PLAIN, TRANSPORTS, decoded, of_type, sdk, sdk_warnings, stream
 
 pytestmark = sdk_warnings

@@ -8,13 +8,13 @@ import pytest
 
 import monitor
 from monitor.adapters.google.stream import GoogleAdapter
+from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import (
     Repeat,
     chunk,
     finish,
     text,
 )
-from monitor.testing.servers.gemini_server import LocalGemini
 from tests.adapters.google.sdk import TRANSPORTS, sdk, sdk_warnings, stream
 from tests.adapters.provider import watched
 

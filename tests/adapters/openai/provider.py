@@ -10,11 +10,10 @@ import openai
 from openai import AsyncOpenAI
 
 from monitor import TerminateReason as Reason
-from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_response
-from monitor.adapters.openai.request_messages import to_input, to_messages
+from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_input, to_messages, to_response
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.models import ErrorKind
-from monitor.testing import openai_steps
+from monitor.testing import LocalOpenAI, openai_steps
 from monitor.testing.openai_steps import (
     Cut,
     Headers,
@@ -41,7 +40,6 @@ from monitor.testing.openai_steps import (
     to_json,
     usage_only,
 )
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import sdk, stream
 from tests.adapters.provider import Failure, Provider
 

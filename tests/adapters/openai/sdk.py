@@ -15,7 +15,7 @@ from openai.types.responses import ResponseStreamEvent
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import Chunk
-from monitor.testing.servers.openai_server import LocalOpenAI
+from monitor.testing import LocalOpenAI
 
 TRANSPORTS = ["aiohttp", "httpx2"]
 APIS = ["chat", "responses"]

@@ -12,13 +12,13 @@ import pytest
 from openai import AsyncOpenAI
 
 from monitor.adapters.adapter import ReportedFailure
-from monitor.adapters.openai.errors import reported
+from monitor.adapters.errors import OPENAI
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.models import ErrorKind, ModelError
+from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import (
     text,
 )
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import aiohttp_warnings, sdk
 
 pytestmark = aiohttp_warnings
@@ -55,7 +55,7 @@ def test_a_client_that_cannot_be_made_for_want_of_a_key(monkeypatch: pytest.Monk
 
 
 def test_a_reported_failure_is_classed_as_reported_and_survives_a_pickle():
-    error = ReportedFailure(reported("rate_limit_exceeded", "Please try again in 2s."))
+    error = ReportedFailure(OPENAI.reported("rate_limit_exceeded", "Please try again in 2s."))
     again = pickle.loads(pickle.dumps(error))
     assert again.model_error == OpenAIAdapter().classify(error)
     assert again.model_error == ModelError(
@@ -66,6 +66,6 @@ def test_a_reported_failure_is_classed_as_reported_and_survives_a_pickle():
 
 @pytest.mark.parametrize("odd", [None, 5, [], {}, b"x", object()])
 def test_an_error_of_any_shape_is_a_failure_of_the_service(odd: Any):
-    found = reported(odd, odd, type_=odd)
+    found = OPENAI.reported(odd, odd, type_=odd)
     assert found.kind is ErrorKind.SERVER
     assert found.message

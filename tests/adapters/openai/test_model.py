@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor._util.part_options import mark
-from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_response
-from monitor.adapters.openai.request_messages import to_input, to_messages
+from monitor.adapters.openai.model import OpenAIModel, OpenAIResponsesModel, to_chat, to_input, to_messages, to_response
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import (
     call,
     chunk,
@@ -34,7 +34,6 @@ from monitor.testing.openai_steps import (
     text,
     thought,
 )
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.histories import LOOK, NOW, ask, histories, user
 from tests.adapters.openai.sdk import TRANSPORTS, aiohttp_warnings, sdk
 from tests.adapters.openai.test_recordings import RESPONSES

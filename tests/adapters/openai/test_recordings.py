@@ -20,8 +20,8 @@ import monitor
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError
+from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import Raw, load_recording
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import of_type, sdk, stream
 
 STREAMS = Path(__file__).parents[3] / "fixtures" / "streams"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from monitor._util.part_options import mark, read_mark
 from monitor.adapters.adapter import ReportedFailure, StreamAdapter
-from monitor.adapters.openai.request_messages import to_messages
+from monitor.adapters.openai.model import to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import (
     CHUNK_TYPES,
@@ -30,6 +30,7 @@ from monitor.core.turn import MessageBuilder
 from monitor.errors import AdapterError, FinishReason
 from monitor.messages import AssistantMessage
 from monitor.models import ErrorKind
+from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import (
     call,
     call_piece,
@@ -54,7 +55,6 @@ from monitor.testing.openai_steps import (
     usage,
     usage_only,
 )
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import chunk_of, event_of, of_type, read, sdk
 
 

@@ -12,6 +12,7 @@ from openai import AsyncOpenAI
 
 import monitor
 from monitor.models import ErrorKind
+from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import (
     Stall,
     events_of,
@@ -19,7 +20,6 @@ from monitor.testing.openai_steps import (
     response_failed,
     response_text,
 )
-from monitor.testing.servers.openai_server import LocalOpenAI
 from tests.adapters.openai.sdk import aiohttp_warnings, sdk, stream
 
 pytestmark = [pytest.mark.asyncio, aiohttp_warnings]

@@ -25,9 +25,8 @@ from monitor.context.compaction.preset import PRESETS
 from monitor.context.compaction.templates import CHECKPOINT
 from monitor.messages import Message, message_codec
 from monitor.sessions import NodeKind, SessionReader, SQLiteSession, message
-from monitor.testing import LocalGemini
+from monitor.testing import LocalGemini, ReceivedRequest
 from monitor.testing.gemini_steps import Script, Stall, error_reply, finish, text, usage
-from monitor.testing.servers.gemini_server import ReceivedRequest
 from tests.adapters.google.sdk import sdk_warnings
 from tests.context.talk import ran, said, user
 from tests.context.wire import FORMS, builder

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from monitor.cli.app import app
 from monitor.cli.inputs.demo_model import demo_runs
+from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import Repeat, Script, error_reply, events_of, text
-from monitor.testing.servers.gemini_server import LocalGemini
 
 ROOT = Path(__file__).parents[3]
 REGENERATE = ROOT / "fixtures" / "regenerate.py"

@@ -17,9 +17,8 @@ from monitor.cli.inputs.cache_folder import cache_folder
 from monitor.cli.inputs.reply_cache import ReplyCache
 from monitor.messages import Text, UserMessage
 from monitor.models import ModelRequest
-from monitor.testing import LocalGemini, ScriptedModel
+from monitor.testing import LocalGemini, ReceivedRequest, ScriptedModel
 from monitor.testing.gemini_steps import Script, error_reply, finish, text, usage
-from monitor.testing.servers.gemini_server import ReceivedRequest
 from monitor.transcripts import Corpus
 from monitor.transcripts.analysis.calibration import is_stuck, question_on
 from monitor.verdicts import Judgement

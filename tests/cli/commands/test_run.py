@@ -17,18 +17,25 @@ import pytest
 from typer.testing import CliRunner
 
 import monitor
-from monitor.adapters.replay.stream import RecordedChunk, write_chunks
+from monitor.adapters.replay import RecordedChunk, write_chunks
 from monitor.chunks import Chunk
 from monitor.cli.app import app
 from monitor.cli.exit_code import exit_code
 from monitor.context.compaction.templates import CHECKPOINT
 from monitor.errors import TerminateReason
 from monitor.outcome import Outcome
-from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, call, openai_steps
+from monitor.testing import (
+    LocalAnthropic,
+    LocalGemini,
+    LocalOpenAI,
+    ReceivedRequest,
+    anthropic_steps,
+    call,
+    openai_steps,
+)
 from monitor.testing.gemini_steps import call as function_call
 from monitor.testing.gemini_steps import error_reply, events_of_message, finish, overflow, usage
 from monitor.testing.gemini_steps import text as gemini_text
-from monitor.testing.servers.gemini_server import ReceivedRequest
 from tests.adapters.google.sdk import sdk_warnings
 
 pytestmark = sdk_warnings

@@ -20,7 +20,7 @@ from monitor import AssistantMessage, Text, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.cli.app import app
 from monitor.messages import Message, message_codec
-from monitor.wires.recognise import FORMS, Kept, forms_of
+from monitor.wires.read import FORMS, Kept, forms_of
 from tests.context.wire import FORMS as PROVIDERS
 from tests.context.wire import builder
 

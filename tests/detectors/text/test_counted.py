@@ -15,8 +15,8 @@ from monitor.detectors import ContentRepetition, CountedRule
 from monitor.detectors.text.counted import NUMBER, value
 from monitor.errors import ConfigError
 from monitor.testing import cut
-from monitor.testing.loops import NUMERALS, letters
 from tests.detectors import reference
+from tests.detectors.numerals import NUMERALS, letters
 from tests.detectors.rounds import counting
 from tests.detectors.text.test_content_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
 from tests.detectors.text.test_content_repetition import found, prose

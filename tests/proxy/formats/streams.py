@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from monitor.chunks import Chunk
 from monitor.proxy.formats import wire_of
-from monitor.proxy.formats.base import Frame, FrameContent, JudgedRequest, WireAnswer
-from monitor.proxy.formats.requests import Wire
+from monitor.proxy.formats.base import Frame, FrameContent, JudgedRequest
+from monitor.proxy.formats.wire import Wire, WireAnswer
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 
 STREAMS: Final = Path(__file__).parents[3] / "fixtures" / "streams"

@@ -12,8 +12,8 @@ import pytest
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, Usage
 from monitor.proxy.formats.anthropic import CUT_OFF, without_cut_thoughts
-from monitor.proxy.formats.base import WireAnswer
 from monitor.proxy.formats.merging import merged
+from monitor.proxy.formats.wire import WireAnswer
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from tests.proxy.formats.clients import Clients, Got, clients
 from tests.proxy.formats.streams import ARRAY, FORMS, Stream, answer, asked, framed, passed, recorded, wire
@@ -417,7 +417,7 @@ def test_a_call_is_open_until_its_arguments_are_whole(form: str):
     for data in made(form).frames:
         for frame in reader.feed(data):
             reader.read(frame)
-            states.append((reader.calls.began, reader.calls.open))
+            states.append((reader.upstream.call_began, reader.upstream.call_is_half))
     assert not states[-1][1]
     began = sum(began for began, _ in states)
     assert began == (0 if form == "gemini" else len(CALLS))  # Gemini's calls come whole

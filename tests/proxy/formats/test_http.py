@@ -17,10 +17,10 @@ from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import TextDelta, TurnFinished
-from monitor.proxy.formats.base import decoded
+from monitor.proxy.formats.wire import decoded
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI
+from monitor.testing.local_server import LocalServer
 from monitor.testing.openai_steps import Raw
-from monitor.testing.servers.local_server import LocalServer
 from tests.adapters.anthropic import sdk as anthropic_sdk
 from tests.adapters.google import sdk as google_sdk
 from tests.adapters.openai import sdk as openai_sdk

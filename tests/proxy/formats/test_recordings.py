@@ -10,7 +10,8 @@ import pytest
 
 from monitor.adapters.adapter import complete, find_adapter
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
-from monitor.proxy.formats.base import FrameContent, decoded
+from monitor.proxy.formats.base import FrameContent
+from monitor.proxy.formats.wire import decoded
 from monitor.testing.openai_steps import merged_chat, merged_response
 from tests.proxy.formats.clients import Clients, clients
 from tests.proxy.formats.streams import (

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.proxy.formats import framing as sse
-from monitor.proxy.formats.base import Frame, Framing
-from monitor.proxy.formats.framing import END, ArrayReader
+from monitor.proxy.formats.base import Frame
+from monitor.proxy.formats.framing import END, ArrayReader, FrameReader
 
 LINE_ENDS = ["\n", "\r\n", "\r"]
 LINES = st.sampled_from(
@@ -33,7 +33,7 @@ def in_pieces(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> tuple[bytes, 
     return data, [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
 
 
-def read(reader: Framing, pieces: list[bytes]) -> list[Frame]:
+def read(reader: FrameReader, pieces: list[bytes]) -> list[Frame]:
     return [*(frame for piece in pieces for frame in reader.feed(piece)), *reader.end()]
 
 

@@ -20,8 +20,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 import monitor
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.local_server import LocalServer
 from monitor.testing.openai_steps import Repeat, call, finish, text
-from monitor.testing.servers.local_server import LocalServer
 from tests.adapters.google.sdk import sdk_warnings
 from tests.integrations.programs.openai_client import client_of
 from tests.sinks.otel.recorder import Recorder, recording

@@ -116,12 +116,12 @@ def test_every_name_of_the_genai_dialect_is_one_of_the_conventions():
 
 def test_every_metric_of_the_conventions_has_a_name_of_the_conventions():
     known = {value for name, value in vars(gen_ai_metrics).items() if name.isupper() and isinstance(value, str)}
-    ours = {value for name, value in vars(otel_names).items() if name.startswith("METRIC_")}
+    ours = {one.name for one in otel_names.INSTRUMENTS.values()}
     assert {name for name in ours if name.startswith("gen_ai.client.")} <= known
     assert {name for name in ours if not name.startswith("gen_ai.client.")} == {
         "gen_ai.invoke_agent.duration", "gen_ai.invoke_agent.inference_calls", "gen_ai.invoke_agent.tool_calls",
         "gen_ai.execute_tool.duration",  # newer than the package
-        "monitor.stops", "monitor.verdicts", "monitor.budget.refused", "monitor.runs.active",
+        "monitor.stops", "monitor.detections", "monitor.budget.refused", "monitor.runs.active",
         "monitor.close.duration", "monitor.stop.tokens", "monitor.stop.chars",
     }  # fmt: skip
 

@@ -36,7 +36,7 @@ async def test_a_request_is_a_span_below_the_clients() -> None:
     assert f"{span.parent.span_id:016x}" == PARENT[36:52]
     told = dict(span.attributes)
     assert (told["gen_ai.usage.input_tokens"], told["gen_ai.usage.output_tokens"]) == (500, 100)
-    assert (told["agent_monitor.outcome"], told["agent_monitor.status"]) == ("ended", 200)
+    assert (told["agent_monitor.state"], told["agent_monitor.status"]) == ("ended", 200)
 
 
 @pytest.mark.parametrize("parent", ["", "nonsense", "00-0-0-0"])

@@ -367,7 +367,7 @@ def test_a_failed_call_has_its_kind_and_an_estimate_says_so(recorder: Recorder):
     assert (turn.attributes or {})["error.type"] == "network"
     assert turn.status.status_code is StatusCode.ERROR
     for span in (turn, run):
-        assert (span.attributes or {})["monitor.chunks.estimated"] is True
+        assert (span.attributes or {})["monitor.usage.estimated"] is True
 
 
 def test_a_repeated_text_is_its_hash_and_length(recorder: Recorder):

@@ -1,1 +1,0 @@
-"""Recorded chunks as a stream and as a model."""

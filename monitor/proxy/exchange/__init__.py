@@ -1,1 +1,0 @@
-"""One request and its answer: judged, watched, ended."""

@@ -1,1 +1,0 @@
-"""What the proxy knows of the runs behind it, and of those behind other proxies."""

@@ -1,1 +1,0 @@
-"""Local servers that speak the wire formats of the providers."""
