@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from monitor.errors import ToolError as ToolError
     from monitor.goal.plan import Plan as Plan
     from monitor.guard.guard import Guard as Guard
-    from monitor.guard.watching import guarding as guarding
+    from monitor.guard.guarding import guarding as guarding
     from monitor.guard.watching import watch as watch
     from monitor.judges import DoneJudge as DoneJudge
     from monitor.judges import LoopJudge as LoopJudge

@@ -16,6 +16,8 @@ WALKS = dict(re.findall(r"^## (The way of [^\n]+)\n(.*?)(?=^## )", DESIGN, re.MU
 FILE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py)`")
 MOST_FILES = 12
 """The most files that one walk may name."""
+MOST_READ = 20
+"""The most files of an evening's reading."""
 MOST_FLAT = 14
 """The most files that one folder may hold."""
 EQUALS = {"transcripts/readers", "cli/commands", "integrations", ""}
@@ -54,6 +56,13 @@ def test_a_walk_names_files_that_are_there(walk: str):
     named = set(FILE.findall(WALKS[walk]))
     assert 0 < len(named) <= MOST_FILES
     assert [name for name in sorted(named) if not (PACKAGE / name).is_file()] == []
+
+
+def test_the_evening_reads_twenty_files_that_are_there():
+    (section,) = re.findall(r"^## The reading order[^\n]*\n(.*?)(?=^## )", DESIGN, re.MULTILINE | re.DOTALL)
+    named = re.findall(r"^\| `([a-z_/]+\.py)` \| \S.*? \| \S.*? \|$", section, re.MULTILINE)
+    assert 0 < len(named) == len(set(named)) <= MOST_READ
+    assert [name for name in named if not (PACKAGE / name).is_file()] == []
 
 
 def test_a_contributor_is_sent_to_places_that_are_there():

@@ -7,9 +7,10 @@ from monitor._util.lazy import lazy_names
 TYPE_CHECKING = False  # a hook is waited for, and `typing` takes 3 ms
 
 if TYPE_CHECKING:
-    from monitor.core.run import Companion as Companion
+    from monitor.core.limits import BackgroundWork as BackgroundWork
+    from monitor.core.limits import Companion as Companion
     from monitor.core.run import RunCore as RunCore
 
-    __all__ = ["Companion", "RunCore"]
+    __all__ = ["BackgroundWork", "Companion", "RunCore"]
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__)

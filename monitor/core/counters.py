@@ -1,45 +1,18 @@
-"""The counters of a run, and their values at one moment, as a `RunState`."""
+"""What a run has used so far: its counters, its tokens and its money. `Counters.state` has their
+values at one moment, as a `RunState`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from typing import Final
 
 from monitor._util.part_options import frozen
-from monitor.chunks import NO_COST, NO_USAGE, AskCost, Usage
-from monitor.core.ending import SteerQueue, end_of
-from monitor.core.limits import Spending
-from monitor.core.turn import TurnTally
-from monitor.errors import PASSING_REASONS, TerminateReason
-from monitor.events import (
-    AttemptRetried,
-    CompactionFailed,
-    CompactionFinished,
-    DetectionRaised,
-    Event,
-    JudgeAnswered,
-    JudgeAsked,
-    JudgeFailed,
-    LastTurnStarted,
-    Nudged,
-    OutputEmitted,
-    Paused,
-    Resumed,
-    RunTerminated,
-    SteerAccepted,
-    SteerDelivered,
-    SteerReturned,
-    StopDecided,
-    StreamContinued,
-    ToolFinished,
-    ToolWithdrawn,
-    TurnEnded,
-    TurnStarted,
-)
+from monitor.budget import Account, Budget
+from monitor.chunks import NO_COST, NO_USAGE, AskCost, Price, Usage
+from monitor.core.turn import RunningTurn
 from monitor.goal.goal import Goal
-from monitor.outcome import Phase, RunState, StateDraft, Turn
+from monitor.outcome import Phase, RunState, StateDraft
 from monitor.verdicts import Stop
 
 
@@ -103,6 +76,124 @@ class ErrorStreak:
             self.count, self._failed, self._succeeded = 0, False, True
         elif not self._failed and not self._succeeded:
             self.count, self._failed = self.count + 1, True
+
+
+_NONE: tuple[Usage, float | None] = (NO_USAGE, 0.0)
+
+
+class Spending:
+    """What one run has used. `price`: of the model's tokens; `None`: their cost is not known.
+    `budgets`: the budgets that the run spends from.
+
+    A nested run spends from its own budgets, and from those of this run only through a share. Here
+    its usage is only added up.
+    """
+
+    __slots__ = (
+        "_account",
+        "_closed",
+        "_open",
+        "_own",
+        "_own_usd",
+        "_price",
+        "budgets",
+        "compactions",
+        "estimated",
+        "judges",
+    )
+
+    def __init__(self, price: Price | None = None, budgets: Sequence[Budget] = ()) -> None:
+        self.budgets = tuple(budgets)
+        self.estimated = False
+        """Whether part of the usage is an estimate."""
+        self.judges: AskCost = NO_COST
+        """The cost of all judges, whether it counts for the run or not."""
+        self.compactions: AskCost = NO_COST
+        self._price = price
+        self._account = Account(budgets) if budgets else None
+        self._own = NO_USAGE
+        self._own_usd = 0.0
+        self._closed = _NONE
+        self._open: dict[int, tuple[Usage, float | None]] = {}
+
+    def settle(self, usage: Usage, *, estimated: bool) -> None:
+        """Add `usage` of a turn, or of a question to a model, that is over."""
+        self._own += usage
+        self._own_usd += self._cost(usage)
+        self.estimated |= estimated
+
+    def charge_judge(self, cost: AskCost, *, counts: bool) -> None:
+        """A judge was asked. `counts`: its tokens count for the run."""
+        self.judges += cost
+        if counts:
+            self.settle(cost.usage, estimated=cost.estimated)
+
+    def charge_compaction(self, cost: AskCost) -> None:
+        """A model has summarised the history, or a result of a tool."""
+        self.compactions += cost
+        self.settle(cost.usage, estimated=cost.estimated)
+
+    def take_up(
+        self, run: str, requests: Iterable[Usage], nested: Sequence[tuple[Usage, float | None]], *, estimated: bool
+    ) -> None:
+        """The run `run` goes on in another process: what its requests and its nested runs have
+        used.
+        """
+        for usage in requests:
+            self.settle(usage, estimated=estimated)
+        for one in nested:
+            self._closed = _sum(self._closed, one)
+        if self._account is not None:
+            self._account.take_up(run, self._own.total_tokens, self._own_usd)
+
+    def part(self, run: str, *, goes_on: bool) -> None:
+        """The run `run` has ended. `goes_on`: it may be taken up again."""
+        if self._account is not None:
+            self._account.part(run, goes_on=goes_on)
+
+    def nested(self, run: int, usage: Usage, usd: float | None) -> None:
+        """Note all that the nested run `run` has used so far."""
+        self._open[run] = (usage, usd)
+
+    def nested_ended(self, run: int) -> None:
+        """The nested run `run` has ended and will use no more."""
+        self._closed = _sum(self._closed, self._open.pop(run, _NONE))
+
+    def take_over(self, usage: Usage, usd: float | None, *, estimated: bool) -> None:
+        """Add what another agent of this run has used, which has ended."""
+        self._closed = _sum(self._closed, (usage, usd))
+        self.estimated |= estimated
+
+    def total(self, running: Usage = NO_USAGE) -> tuple[Usage, float | None]:
+        """Tokens and US dollars up to now. `None`: some of the tokens have no known price.
+        `running`: usage of the turn that is not over.
+        """
+        usage = self._own + running
+        known = self._price is not None or not usage.total_tokens
+        total: tuple[Usage, float | None] = (usage, self._own_usd + self._cost(running) if known else None)
+        if self._closed is not _NONE or self._open:
+            for nested in (self._closed, *self._open.values()):
+                total = _sum(total, nested)
+        return total
+
+    def post(self, running: Usage = NO_USAGE) -> Stop | None:
+        """Update the budgets with what this run itself has used by now. Answers the stop of the
+        first exhausted one.
+        """
+        if self._account is None:
+            return None
+        tokens = self._own.total_tokens + running.total_tokens
+        self._account.settle(tokens, self._own_usd + self._cost(running))
+        return self._account.exhausted()
+
+    def _cost(self, usage: Usage) -> float:
+        return self._price.cost(usage) if self._price is not None else 0.0
+
+
+def _sum(one: tuple[Usage, float | None], other: tuple[Usage, float | None]) -> tuple[Usage, float | None]:
+    """Tokens and US dollars together. The dollars are known if both are."""
+    usd = None if one[1] is None or other[1] is None else one[1] + other[1]
+    return one[0] + other[0], usd
 
 
 class Counters:
@@ -169,18 +260,18 @@ class Counters:
         self,
         now: float,
         *,
-        tally: TurnTally,
+        running: RunningTurn,
         spending: Spending,
         goal: Goal | None,
         void: bool,
         waiting_since: float | None,
     ) -> RunState:
-        """The run at `now`. `tally`: of the present turn. `void`: the last stream was a failed
+        """The run at `now`. `running`: of the present turn. `void`: the last stream was a failed
         attempt at that turn. `waiting_since`: when the pending read began; `None`: no read is
         pending.
         """
         streaming = self.phase == "streaming"
-        usage, cost_usd = spending.total(tally.usage if streaming else NO_USAGE)
+        usage, cost_usd = spending.total(running.usage if streaming else NO_USAGE)
         outputs, plan = (goal.outputs, goal.plan) if goal is not None else (None, None)
         draft = StateDraft(
             elapsed_s=now - self.began,
@@ -190,7 +281,7 @@ class Counters:
             tool_calls=self.tool_calls,
             consecutive_errors=self.errors.count,
             usage=usage,
-            usage_estimated=spending.estimated or (streaming and tally.usage_estimated),
+            usage_estimated=spending.estimated or (streaming and running.usage_estimated),
             cost_usd=cost_usd,
             paused_s=self.pauses.total_s(now),
             paused=self.pauses.running,
@@ -199,180 +290,8 @@ class Counters:
             missing_outputs=tuple(outputs.missing) if outputs is not None else None,
             plan_done=plan.done if plan is not None else None,
             task_done=self.task_done,
-            stream_started_s=tally.started_at - self.began if streaming else None,
-            first_chunk_seen=streaming and tally.first_chunk_seen,
+            stream_started_s=running.started_at - self.began if streaming else None,
+            first_chunk_seen=streaming and running.first_chunk_seen,
             waiting_since_s=waiting_since - self.began if streaming and waiting_since is not None else None,
         )
         return frozen(draft, RunState)
-
-
-# --------------------------------------------------------------------------------------------------
-# The past of a run whose process ended, read from its events. A run that goes on begins with it,
-# so that its limits, its budgets and its detectors are as they were.
-
-SEEN_AGAIN: Final = 200
-"""The detectors are shown this many of the newest turns again. No default detector looks further
-back.
-"""
-SEEN_EVENTS: Final = (
-    AttemptRetried,
-    DetectionRaised,
-    JudgeAnswered,
-    JudgeAsked,
-    JudgeFailed,
-    LastTurnStarted,
-    Nudged,
-    RunTerminated,
-    SteerDelivered,
-    ToolFinished,
-    ToolWithdrawn,
-    TurnEnded,
-    TurnStarted,
-)
-"""Events that the detectors, the policy and the schedules of the judges follow again."""
-_LEAVES: Final = frozenset(
-    {
-        *PASSING_REASONS,
-        TerminateReason.PAUSED,
-        TerminateReason.WORKER_STOPPING,
-        TerminateReason.CANCELLED,
-        TerminateReason.CLOSED_BY_CALLER,
-        TerminateReason.ERROR,
-    }
-)
-"""Reasons for which a process has left its run. They decide nothing for the next one."""
-
-
-@dataclass(slots=True, kw_only=True)
-class ResumedRun:
-    """The numbers of a run so far, and what its detectors and its policy have to see again."""
-
-    elapsed_s: float = 0.0
-    """Up to the last event, without the time in which no process had the run."""
-    counters: Counters = field(default_factory=Counters)
-    requests: tuple[Usage, ...] = ()
-    """The tokens of each of the run's own model calls."""
-    estimated: bool = False
-    judge_costs: tuple[tuple[str, AskCost], ...] = ()
-    """For each answer of a judge, the judge's name and the cost."""
-    compaction_cost: AskCost = NO_COST
-    nested: Sequence[tuple[Usage, float | None]] = ()
-    """For each nested run that has ended, what it used, and its cost in US dollars. `None`: the
-    cost is not known.
-    """
-    nudges: int = 0
-    """The number of times that the model was asked for the rest of its goal."""
-    withdrawn: tuple[str, ...] = ()
-    """Tools that the model may not call any more."""
-    seen: Sequence[Event] = ()
-    turn: Turn | None = None
-    """The newest turn, or the newest attempt at one."""
-    undecided: bool = False
-    """Nothing that follows from this turn is on record: the process ended before."""
-    stop: Stop | None = None
-    """Why the run ends, if that was decided before its process ended."""
-    last_turn: LastTurnStarted | None = None
-    """The run has one more turn instead of its end."""
-    last_turn_cause: Stop | None = None
-    """The end that the last turn delays. `None`: a detection was behind it."""
-    last_turn_due_s: float = 0.0
-    """The time limit of the last turn, in seconds of the run without its pauses."""
-    steers: SteerQueue = field(default_factory=SteerQueue)
-    """The messages to the run: what has become of each."""
-    answered: frozenset[str] = frozenset()
-    """The ids of its calls that were made to their end."""
-
-
-def resumed_run(events: Sequence[Event]) -> ResumedRun:
-    """The past of a run, from its events in their order."""
-    past = ResumedRun()
-    for event in events:
-        past.elapsed_s = max(past.elapsed_s, event.at_s)
-        _hear(past.steers, event)
-        _count(past, event)
-        _follow(past, event)
-    if past.counters.pauses.running:
-        past.counters.pauses.end(past.elapsed_s)
-    warned = {event.turn for event in events if isinstance(event, DetectionRaised)}
-    past.nudges = sum(isinstance(event, Nudged) and event.turn not in warned for event in events)
-    past.seen = _newest([event for event in events if isinstance(event, SEEN_EVENTS)], past.counters.turns)
-    return past
-
-
-def _count(past: ResumedRun, event: Event) -> None:
-    counters = past.counters
-    match event:
-        case TurnStarted():
-            counters.turns, counters.model_calls = event.turn, event.model_call
-            counters.errors.turn_started()
-        case StreamContinued():
-            counters.model_calls = event.model_call
-        case TurnEnded(turn=turn):
-            past.requests += (turn.usage,)
-            past.estimated |= turn.usage_estimated
-            if end_of(turn).void:
-                counters.errors.add(is_error=True)
-            else:
-                counters.tool_calls += len(turn.tool_calls)
-        case ToolFinished(result=result):
-            counters.tool_answered(result.name)
-            if not result.vetoed:
-                counters.errors.add(is_error=result.is_error)
-        case OutputEmitted():
-            counters.errors.add(is_error=False)
-        case JudgeAnswered() | JudgeFailed():
-            past.judge_costs += ((event.judge, event.cost),)
-        case CompactionFinished() | CompactionFailed():
-            past.compaction_cost += event.cost
-        case Paused():
-            counters.pauses.begin(event.at_s)
-        case Resumed() if counters.pauses.running:
-            counters.pauses.end(event.at_s)
-        case ToolWithdrawn():
-            past.withdrawn += (event.tool,)
-        case _:
-            pass
-
-
-def _hear(steers: SteerQueue, event: Event) -> None:
-    match event:
-        case SteerAccepted(message=message):
-            steers.accept(message)
-        case SteerDelivered(message=message):
-            steers.leave((message,), "delivered")
-        case SteerReturned(message=message):
-            steers.leave((message,), "returned")
-        case _:
-            pass
-
-
-def _follow(past: ResumedRun, event: Event) -> None:
-    """Note what the newest turn was, and what was decided since."""
-    match event:
-        case TurnStarted():
-            past.undecided, past.stop = False, None
-        case TurnEnded(turn=turn):
-            past.turn, past.answered, past.undecided = turn, frozenset(), True
-        case ToolFinished(result=result) if not result.vetoed:
-            past.answered |= {result.id}
-        case ToolWithdrawn() | Nudged() | SteerDelivered():
-            past.undecided = False
-        case StopDecided(stop=stop):
-            past.stop = stop if stop.reason not in _LEAVES else None
-        case LastTurnStarted():
-            past.last_turn, past.last_turn_cause = event, past.stop
-            past.last_turn_due_s = event.at_s - past.counters.pauses.total_s(event.at_s) + event.seconds
-            past.undecided, past.stop = False, None
-        case RunTerminated(outcome=outcome):
-            past.undecided &= outcome.reason is not TerminateReason.WORKER_STOPPING
-        case _:
-            pass
-
-
-def _newest(seen: Sequence[Event], turns: int) -> Sequence[Event]:
-    """The part of `seen` that belongs to the newest turns."""
-    first = turns - SEEN_AGAIN
-    for at, event in enumerate(seen):
-        if isinstance(event, TurnStarted) and event.turn > first:
-            return seen[at:]
-    return ()

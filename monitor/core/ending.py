@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from monitor._util.hashing import identity
 from monitor._util.part_options import frozen
-from monitor.core.limits import Spending
-from monitor.core.turn import TurnTally
+from monitor.core.counters import Spending
+from monitor.core.turn import RunningTurn
 from monitor.errors import FinishReason, TerminateReason
 from monitor.events import StreamClosed
 from monitor.goal.goal import Goal
@@ -65,26 +65,23 @@ _SPOKEN_OVER = StreamEnd(SPOKEN_OVER, may_go_on=True)
 
 
 def stream_end(
-    tally: TurnTally,
+    running: RunningTurn,
     *,
     finished: bool,
     error: BaseException | None,
     model_error: ModelError | None,
-    cut: Detection | None,
     must_finish: bool,
-    blank: bool,
-    spoken_over: bool = False,
 ) -> StreamEnd:
-    """How a stream ended. `tally`: its counts and pieces. `finished`: it ended by itself; else it
-    failed, or was left, perhaps because of the loop `cut`, or for a message (`spoken_over`).
+    """How the stream of a turn ended. `finished`: it ended by itself; else it failed, or was left:
+    for a loop, for a message, or by the caller.
     """
     if model_error is not None:
         return failed(error, model_error)
-    if spoken_over and cut is None:
+    if running.spoken_over and running.cut is None:
         return _SPOKEN_OVER
-    if cut is not None or not finished:
-        return left(cut)
-    return ended(tally, must_finish=must_finish, blank=blank)
+    if running.cut is not None or not finished:
+        return left(running.cut)
+    return ended(running, must_finish=must_finish, blank=running.is_blank(must_finish=must_finish))
 
 
 def failed(error: BaseException | None, model_error: ModelError) -> StreamEnd:
@@ -103,11 +100,11 @@ def left(cut: Detection | None) -> StreamEnd:
     )
 
 
-def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
+def ended(running: RunningTurn, *, must_finish: bool, blank: bool) -> StreamEnd:
     """The end of a stream that ended by itself. `must_finish`: it should have given a finish
     reason. `blank`: an answer was expected, and nothing in it is visible.
     """
-    finish = tally.finish
+    finish = running.finish
     if finish is None and must_finish:
         detail = "the stream stopped without a finish reason: the answer is not complete"
         return StreamEnd(Stop(TerminateReason.TRUNCATED, detail, "provider"), void=True)
@@ -121,7 +118,7 @@ def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
             paused=finish.raw_finish_reason in PAUSED and not blank,
         )
     if blank:
-        what = "it thought, and said nothing" if tally.reasoning_chars else "it said nothing"
+        what = "it thought, and said nothing" if running.reasoning_chars else "it said nothing"
         return StreamEnd(
             Stop(TerminateReason.INVALID_STREAM, f"the model's answer is empty: {what}", "provider"), void=True
         )

@@ -26,14 +26,12 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from monitor import events
 from monitor.budget import Budget
 from monitor.chunks import (
-    NO_USAGE,
     PIECE_CHARS,
-    AskCost,
     Chunk,
     Delta,
     Price,
@@ -44,7 +42,6 @@ from monitor.chunks import (
     ToolCallDelta,
     ToolResult,
     TurnFinished,
-    Usage,
     UsageReport,
     pieces_of,
 )
@@ -52,26 +49,24 @@ from monitor.chunks import check as check_chunk
 from monitor.conditions.condition import Condition
 from monitor.conditions.limits import Timeout
 from monitor.context.window import TOO_SMALL_TOKENS, Window
-from monitor.core.agents import RunAgents
-from monitor.core.counters import Counters
-from monitor.core.detector_bank import PartCrash, abridged_arguments
-from monitor.core.ending import LIMITS, SPOKEN_OVER, RunGoal, SteerQueue, StreamEnd, end_of, outcome_of, stream_end
+from monitor.core.detector_bank import abridged_arguments
+from monitor.core.ending import LIMITS, SPOKEN_OVER, RunGoal, StreamEnd, end_of, outcome_of, stream_end
 from monitor.core.limits import Limits
-from monitor.core.turn import WRITTEN, LoopedText, Part, RunningTurn, TurnTally, is_written_loop, keep_limit
-from monitor.core.watchers import Watchers
+from monitor.core.observers import ObservedRun, Observers
+from monitor.core.turn import LoopedText, Part, RunningTurn, keep_limit
 from monitor.detectors.detector import Detector, MadeLate
-from monitor.errors import REPETITION_WORDS, RESUMABLE, AdapterError, FinishReason, TerminateReason, describe
+from monitor.errors import REPETITION_WORDS, RESUMABLE, AdapterError, FinishReason, TerminateReason
 from monitor.events import Event
 from monitor.goal.goal import Goal
-from monitor.judges.judge import Judge, JudgeInput, detection_of
-from monitor.messages import ApprovalRequest, Message, SteerMessage, SteerState
+from monitor.judges.judge import Judge
+from monitor.messages import ApprovalRequest, Message
 from monitor.models import ModelError
-from monitor.outcome import Outcome, RunState, Turn
+from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy
-from monitor.verdicts import Channel, Continue, Detection, Fact, Judgement, LastTurn, Stop, Verdict
+from monitor.verdicts import Channel, Detection, LastTurn, Stop, Verdict
 
 if TYPE_CHECKING:
-    from monitor.core.counters import ResumedRun
+    from monitor.core.replay.resumed import ResumedRun
 
 T = TypeVar("T")
 
@@ -88,64 +83,25 @@ _LOST = StreamEnd(Stop(TerminateReason.ERROR, "the process ended before the answ
 """The end of an attempt of which only the events are stored."""
 
 
-class Companion(Protocol):
-    """Work beside a run, e.g. its judges and its compactions. A harness adds it to
-    `RunCore.companions`.
+class RunCore(ObservedRun):
+    """The state of one run and all decisions about it. `emit` receives the events, in order.
+
+    `LimitedRun` (limits.py) decides what ends the run by itself. `ObservedRun` (observers.py) adds
+    what follows from findings. This class adds the streams: turns, chunks, results, and the end.
     """
 
-    def turn_began(self) -> None:
-        """A model call is about to be made."""
-
-    def busy_with(self) -> str | None:
-        """The work that goes on now, for people, e.g. "a compaction was at work". `None`: there is
-        none.
-
-        It is added to the detail of a timeout.
-        """
-
-    def cancel(self) -> None:
-        """The run will end: cancel open questions and summaries."""
-
-
-class RunCore:
-    """The state of one run and all decisions about it. `emit` receives the events, in order."""
-
     __slots__ = (
-        "_abort_told",
-        "_abort_why",
-        "_agents",
-        "_closing",
-        "_counters",
-        "_cuts",
-        "_decided_at",
-        "_emit",
         "_ended_inside",
         "_free_chars",
         "_keep_chars",
-        "_last",
-        "_limits",
-        "_looked_at",
-        "_outcome",
-        "_parent",
-        "_run_goal",
-        "_running",
         "_sdk_calls",
-        "_steers",
-        "_stop_error",
         "_supervised",
         "_unweighed",
-        "_watchers",
         "_window",
-        "companions",
-        "deadline",
-        "ends_stream",
         "left",
         "pending",
         "piecewise",
-        "replanned",
-        "stop",
         "turn",
-        "waiting_since",
     )
 
     def __init__(
@@ -177,26 +133,20 @@ class RunCore:
         `loop_key`: what identifies a call for the detectors, by the name of its tool and its
         arguments.
         """
-        self.deadline: float = math.inf
-        """When the next look is due, in the harness's clock."""
-        self.waiting_since: float = 0.0
-        """When the pending read began, in the harness's clock. The harness sets it before every
-        read.
-        """
-        self.stop: Stop | None = None
-        """Why the run ends. `None`: not decided yet."""
-        self.ends_stream: bool = False
-        """The running stream must be left: the run ends, or the turn is cut."""
+        keep_chars = keep_limit(keep_text_chars)
+        super().__init__(
+            Limits(stop_when, price=price, budgets=budgets, nested=parent is not None),
+            RunGoal(last_turn, goal),
+            RunningTurn(number=0, keep_chars=keep_chars, started_at=0.0, keeps_message=supervised),
+            Observers(detectors, of_calls, policy=policy, judges=judges, task=task, loop_key=loop_key),
+            emit=emit,
+            parent=parent,
+            cuts=cuts,
+        )
         self.turn: Turn | None = None
         """The newest of the turns that have ended."""
-        self.replanned: Callable[[], None] = _nothing
-        """Called when `deadline` may have come closer. A harness that waits sets it, to move its
-        alarm.
-        """
         self.pending: tuple[ApprovalRequest, ...] = ()
         """Questions that stay open when the run ends. The harness sets it."""
-        self.companions: tuple[Companion, ...] = ()
-        """The work beside the run."""
         self.piecewise = False
         """The harness checks the clock between the pieces of a huge delta, and calls `catch_up`
         until `left` is empty. False: a huge delta is examined at once.
@@ -204,38 +154,24 @@ class RunCore:
         self.left: list[Delta] | tuple[()] = ()
         """Pieces of the last delta that are not examined yet, the last piece first."""
 
-        self._counters = Counters()
-        self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._window = window
-        self._watchers = Watchers(detectors, of_calls, policy=policy, judges=judges, task=task, loop_key=loop_key)
-        self._run_goal = RunGoal(last_turn, goal)
-        self._emit = emit
-        self._parent = parent
-        self._cuts, self._supervised = cuts, supervised
-        self._keep_chars = keep_limit(keep_text_chars)
-
-        self._running, self._free_chars = self._another_turn({"text": 0, "reasoning": 0}, 0.0), 0
-        self._last: StreamEnd | None = None
+        self._supervised = supervised
+        self._keep_chars = keep_chars
+        self._free_chars = 0
         self._unweighed: Turn | None = None  # a turn that the goal has not examined yet
-        self._looked_at = -math.inf
-        self._abort_why: str | None = None
-        self._abort_told = self._sdk_calls = False
+        self._sdk_calls = False
         self._ended_inside = False  # between two turns of one stream
-        self._stop_error: BaseException | None = None
-        self._decided_at = 0.0
-        self._closing: events.StreamClosed | None = None
-        self._agents: RunAgents | None = None
-        self._steers: SteerQueue | None = None  # most runs get no message
-        self._outcome: Outcome | None = None
 
     def begin(self, now: float) -> None:
         """The run starts. All times in events and reasons count from `now`."""
         if self._agents is None:
             self._counters.began = now
         limits = self._limits.all() if self._limits else ()
-        self._emit(events.RunStarted(self.at(now), self._watchers.detectors.names, self._limits.condition_name, limits))
-        self._tell(self._watchers.reset, now)
-        self._tell(self._watchers.tell_task, now)
+        self._emit(
+            events.RunStarted(self.at(now), self._observers.detectors.names, self._limits.condition_name, limits)
+        )
+        self._tell(self._observers.reset, now)
+        self._tell(self._observers.tell_task, now)
         self._measure(now)
 
     def _measure(self, now: float) -> None:
@@ -251,43 +187,6 @@ class RunCore:
         elif window.warning is not None:
             self._emit(events.WindowWarning(self.at(now), window.tokens, window.warning))
 
-    def add_agent(self, core: RunCore, wake: Callable[[], None], *, own_wake: Callable[[], None]) -> None:
-        """`core`, which has not begun, is another agent of this run: it shares the limits, what is
-        used and the end. `wake`: makes a pending read of its stream look at its deadline.
-        `own_wake`: the same for this core. Both are called from any thread.
-        """
-        if self._agents is None:
-            self._agents = RunAgents(self)
-            self._agents.stop = self.stop
-            self._agents.add(self, own_wake)
-            self._limits.share()
-        core._agents = self._agents
-        core._counters.began = self._counters.began
-        core._limits.share(self._limits)
-        self._agents.add(core, wake)
-        if self._abort_why is not None:
-            core.abort(self._abort_why)
-
-    def own_state(self, now: float, *, waiting: bool, ended: bool = False) -> RunState:
-        """The state of this agent alone. `waiting`: a read is pending since `waiting_since`.
-        `ended`: its last turn counts, even if that failed.
-        """
-        return self._counters.state(
-            now,
-            tally=self._running.tally,
-            spending=self._limits.spending,
-            goal=self._run_goal.goal,
-            void=self.void and not ended,
-            waiting_since=self.waiting_since if waiting else None,
-        )
-
-    def take_over(self, state: RunState, closing: events.StreamClosed | None) -> None:
-        """Another agent of this run has ended. `closing`: how its last stream was closed."""
-        self._counters.take_over(state)
-        self._limits.spending.take_over(state.usage, state.cost_usd, estimated=state.usage_estimated)
-        if closing is not None and (self._closing is None or not closing.closed):
-            self._closing = closing
-
     def take_up(self, past: ResumedRun, run: str, now: float, *, decides: bool = False, lost: bool = False) -> None:
         """The run `run` goes on where it was when its process ended. What it had decided holds.
 
@@ -299,16 +198,16 @@ class RunCore:
         self._counters.began = now - past.elapsed_s
         spending = self._limits.spending
         for judge, cost in past.judge_costs:
-            spending.charge_judge(cost, counts=self._watchers.judges.counts(judge))
+            spending.charge_judge(cost, counts=self._observers.judges.counts(judge))
         spending.charge_compaction(past.compaction_cost)
         spending.take_up(run, past.requests, past.nested, estimated=past.estimated)
         if self._run_goal.goal is not None:
             self._run_goal.goal.take_up(past.nudges, past.turn if past.undecided else None)
         self._steers = past.steers.copy() if past.steers.states else None
-        self._tell(self._watchers.tell_task, now)
+        self._tell(self._observers.tell_task, now)
         self._tell(partial(self._see_again, past.seen, now), now)
         if past.last_turn is not None:
-            self._run_goal.cause = past.last_turn_cause or self._watchers.verdicts.loop
+            self._run_goal.cause = past.last_turn_cause or self._observers.verdicts.loop
             self._limits.only(Timeout(past.last_turn_due_s))
         self.turn = past.turn
         if past.turn is not None and (decides or lost):
@@ -333,18 +232,10 @@ class RunCore:
         self._running.spoken_over = last.failure == SPOKEN_OVER
 
     def _see_again(self, seen: Sequence[Event], now: float) -> None:
-        said, stop = self._watchers.see_again(seen, self._hear)
+        said, stop = self._observers.see_again(seen, self._hear)
         if stop is not None:
             self._decide(stop, now)
         self._running = self._another_turn({"text": said, "reasoning": 0}, 0.0)
-
-    def snapshots(self) -> dict[str, Any]:
-        """The snapshots of the detectors, by their names."""
-        return self._watchers.detectors.snapshots()
-
-    def part(self, run: str, *, goes_on: bool) -> None:
-        """The run `run` has ended. `goes_on`: it may be taken up again."""
-        self._limits.spending.part(run, goes_on=goes_on)
 
     # ------------------------------------------------------------------ its turns
 
@@ -367,14 +258,14 @@ class RunCore:
         self._closing = None
         self.ends_stream = False
         if before is not None and before.void and before.failure is not None:
-            counters.tool_calls -= len(self._running.tally.calls)
-            self._find(self._watchers.retried, before.failure.reason.value, now)
+            counters.tool_calls -= len(self._running.calls)
+            self._find(self._observers.retried, before.failure.reason.value, now)
             self._emit(events.AttemptRetried(self.at(now), counters.turns, before.failure.detail))
             offsets = self._running.offsets
         else:
             counters.turns += 1
             offsets = self._running.next_offsets if before is not None else self._running.offsets
-            self._tell(self._watchers.verdicts.turn_started, now)
+            self._tell(self._observers.verdicts.turn_started, now)
         # From here on the turn is running.
         counters.model_calls += 1
         counters.errors.turn_started()
@@ -382,32 +273,37 @@ class RunCore:
         if counters.model_calls > 1:
             self._running = self._another_turn(offsets, now)
         else:  # what was made for the run is still as it was
-            self._running.tally.number, self._running.tally.started_at = counters.turns, now
+            self._running.number, self._running.started_at = counters.turns, now
         self._emit(events.TurnStarted(self.at(now), counters.turns, counters.model_calls))
         self.waiting_since = now
         self._look(now, waiting=True, warn=True)
         self._hold_text()
         if self.stop is None:
-            for companion in self.companions:
-                companion.turn_began()
+            for work in self.background_work:
+                work.turn_began()
         return True
 
     def _another_turn(self, offsets: dict[Channel, int], now: float) -> RunningTurn:
-        tally = TurnTally(number=self._counters.turns, keep_chars=self._keep_chars, started_at=now)
-        return RunningTurn(tally, offsets, keeps_message=self._supervised)
+        return RunningTurn(
+            number=self._counters.turns,
+            keep_chars=self._keep_chars,
+            started_at=now,
+            offsets=offsets,
+            keeps_message=self._supervised,
+        )
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
         """Begin one more turn of a run that is about to end. Only the last turn's own time and
         limits on silence count, and budgets and an abort.
         """
-        cause = self.stop or self._watchers.verdicts.loop
+        cause = self.stop or self._observers.verdicts.loop
         assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
         self._run_goal.cause = cause
         self.stop, self.ends_stream = None, False
         if self._last is not None:
             # The stream before may have failed: that must not end the last turn.
             self._last = replace(self._last, may_go_on=True)
-        self._watchers.verdicts.clear()
+        self._observers.verdicts.clear()
         self._limits.only(Timeout(self.at(now) - self._counters.pauses.total_s(now) + last.seconds))
         self.deadline = math.inf
         self._emit(events.LastTurnStarted(self.at(now), cause.reason, last.seconds, last.tools))
@@ -415,9 +311,9 @@ class RunCore:
 
     def first_chunk(self, now: float) -> None:
         """The stream delivered its first object."""
-        tally = self._running.tally
-        tally.first_chunk_seen = True
-        self._emit(events.FirstChunk(self.at(now), self._counters.turns, now - tally.started_at))
+        running = self._running
+        running.first_chunk_seen = True
+        self._emit(events.FirstChunk(self.at(now), self._counters.turns, now - running.started_at))
 
     def continued(self, now: float) -> None:
         """The SDK has made another model call inside the running stream, by itself."""
@@ -449,7 +345,7 @@ class RunCore:
         """The running stream is over, but broke off inside an answer that began after the last
         finished one.
         """
-        self._running.tally.finish = None
+        self._running.finish = None
 
     def end_turn(
         self,
@@ -477,21 +373,12 @@ class RunCore:
         if model_error is not None:
             self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
         # Was it a turn, or only a failed attempt at one?
-        running, tally = self._running, self._running.tally
+        running = self._running
         running.spoken_over &= not finished
-        tally.gave = gave
-        blank = running.is_blank(must_finish=must_finish)
-        last = stream_end(
-            tally,
-            finished=finished,
-            error=error,
-            model_error=model_error,
-            cut=running.cut,
-            spoken_over=running.spoken_over,
-            must_finish=must_finish,
-            blank=blank,
+        running.gave = gave
+        self._last = last = stream_end(
+            running, finished=finished, error=error, model_error=model_error, must_finish=must_finish
         )
-        self._last = last
         if last.void:
             self._counters.errors.add(is_error=True)
         # What it cost counts in either case.
@@ -500,11 +387,11 @@ class RunCore:
         self._counters.phase = "after_call"
         self._emit(events.TurnEnded(self.at(now), turn))
         if not last.void:
-            self._watchers.judges.add_turn(turn)
+            self._observers.judges.add_turn(turn)
             self._unweighed = turn
-            if tally.finish is None and self.stop is None:
+            if running.finish is None and self.stop is None:
                 # A turn that was cut is over for the detectors too.
-                self._find(self._watchers.detectors.fact, TurnFinished(FinishReason.DONE), now)
+                self._find(self._observers.detectors.fact, TurnFinished(FinishReason.DONE), now)
         return turn
 
     def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
@@ -536,15 +423,6 @@ class RunCore:
 
     # ------------------------------------------------------------------ how it stands
 
-    def at(self, now: float) -> float:
-        """The number of seconds since the run began."""
-        return self._counters.at(now)
-
-    @property
-    def turns(self) -> int:
-        """The number of turns that have started."""
-        return self._counters.turns
-
     @property
     def results_inside(self) -> int:
         """Results that came from the SDK, which has carried out the calls by itself."""
@@ -556,21 +434,11 @@ class RunCore:
         return self._running.open_calls
 
     @property
-    def decided(self) -> Stop | None:
-        """Why the run ends, if this agent of it or another one has decided that."""
-        return self.stop or (self._agents.stop if self._agents is not None else None)
-
-    @property
     def failed_attempt(self) -> Stop | None:
         """Why the last stream was a failed attempt at its turn. `None`: it was not, or the run ends
         anyway.
         """
         return self._last.failure if self._last is not None and self._last.void and self.stop is None else None
-
-    @property
-    def void(self) -> bool:
-        """Whether the last stream was a failed attempt, of which nothing counts."""
-        return self._last is not None and self._last.void
 
     @property
     def spoken_over(self) -> bool:
@@ -669,39 +537,39 @@ class RunCore:
             if self.stop is None:
                 self._take_text(now)
             else:  # the run is over: nobody reads the rest of a flood
-                self._spend(running.tally.count(running.take_text()), now)
+                self._spend(running.count(running.take_text()), now)
         elif isinstance(delta, ReasoningDelta):
             if self._supervised:
                 self._take_text(now)
             eighths = running.add_reasoning(delta)
             if self.stop is None:
-                self._find(self._watchers.detectors.reasoning, delta, now)
+                self._find(self._observers.detectors.reasoning, delta, now)
             self._spend(eighths, now)
         else:
             if self.stop is None:
-                self._find(self._watchers.detectors.arguments, delta, now)
-            self._spend(running.tally.count_arguments(delta), now)
+                self._find(self._observers.detectors.arguments, delta, now)
+            self._spend(running.count_arguments(delta), now)
 
     def _feed_fact(self, chunk: Chunk, now: float) -> None:
         self._take_text(now)
-        tally, fact = self._running.tally, self._watchers.detectors.fact
+        running, fact = self._running, self._observers.detectors.fact
         match chunk:
             case ToolCall():
                 self._feed_call(chunk, now)
             case TurnFinished():
-                tally.finish = chunk
+                running.finish = chunk
                 # A malformed end makes the attempt void: what came in it is taken back later.
                 if chunk.finish_reason is not FinishReason.MALFORMED:
                     self._find(fact, chunk, now)
                 self._feed_end(chunk, now)
                 return
             case StreamRetried():
-                self._counters.tool_calls -= len(tally.calls)
+                self._counters.tool_calls -= len(running.calls)
                 self._running.restart()
                 self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
-                self._find(self._watchers.retried, chunk.reason, now)
+                self._find(self._observers.retried, chunk.reason, now)
             case UsageReport():
-                tally.report(chunk)
+                running.report(chunk)
                 self._find(fact, chunk, now)
             case _:
                 self._find(fact, chunk, now)
@@ -712,7 +580,7 @@ class RunCore:
         abridged = abridged_arguments(call.arguments)
         call, eighths = self._running.add_call(call, abridged[1] if abridged is not None else None)
         self._spend(eighths, now)
-        self._find(partial(self._watchers.call, abridged=abridged), call, now)
+        self._find(partial(self._observers.call, abridged=abridged), call, now)
 
     def _feed_end(self, end: TurnFinished, now: float) -> None:
         """The model's answer is finished, and perhaps the stream goes on."""
@@ -720,7 +588,7 @@ class RunCore:
             said = end.raw_finish_reason or end.finish_reason.value
             detail = f"the provider stopped its model for repetition ({said})"
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
-        elif self._sdk_calls and self._running.tally.calls:
+        elif self._sdk_calls and self._running.calls:
             # The SDK makes the next model call with the next read: its limits are checked now.
             self._counters.phase = "before_call"
             self._look(now, waiting=False)
@@ -735,15 +603,15 @@ class RunCore:
         text = running.take_text()
         if text:
             for start in range(0, len(text), PIECE_CHARS):
-                self._find(self._watchers.detectors.text, text[start : start + PIECE_CHARS], now)
+                self._find(self._observers.detectors.text, text[start : start + PIECE_CHARS], now)
                 if self.stop is not None:
                     break  # the run is over: nobody reads the rest of a flood
-            self._spend(running.tally.count(text), now)
+            self._spend(running.count(text), now)
         self._hold_text()
 
     def _hold_text(self) -> None:
         """Collect visible text until a detector, a limit or the memory needs it."""
-        self._free_chars = min(self._limits.free_chars, self._watchers.detectors.need, HOLD_CHARS)
+        self._free_chars = min(self._limits.free_chars, self._observers.detectors.need, HOLD_CHARS)
 
     def _spend(self, eighths: int, now: float) -> None:
         """Count output tokens, and check the limits if one may be exceeded."""
@@ -782,7 +650,7 @@ class RunCore:
             self._emit(events.ResultUnmatched(self.at(now), call))
         of, name = (known.id, known.name) if known is not None else (call or "", "")
         result = ToolResult(of, name, text, is_error, vetoed=vetoed, progress=progress)
-        self._find(self._watchers.result, result, now)
+        self._find(self._observers.result, result, now)
         self._look(now, waiting=False)
 
     def answer_call(self, call: ToolCall, now: float) -> ToolResult | None:
@@ -799,98 +667,7 @@ class RunCore:
         self.tool_result(call.id, answer.text, now, is_error=answer.is_error)
         return ToolResult(call.id, call.name, answer.text, answer.is_error)
 
-    # ------------------------------------------------------------------ messages
-
-    def request(self, text: str, now: float) -> None:
-        """The user asks for something more."""
-        self._tell(partial(self._watchers.request, text), now)
-
-    def steer(self, message: SteerMessage, now: float) -> SteerState:
-        """Accept the word of a person or a program to the run, and say what has become of it. A
-        message whose id is known stays what it is. After the end of the run it is returned.
-        """
-        if self._steers is None:
-            self._steers = SteerQueue()
-        if self._outcome is None and self._steers.accept(message):
-            self._emit(events.SteerAccepted(self.at(now), self.turns, message))
-            if message.now and self._counters.phase == "streaming" and self.stop is None:
-                self._running.spoken_over = self.ends_stream = True
-        return self._steers.states.get(message.id, "returned")
-
-    def deliver(self, now: float) -> Sequence[SteerMessage]:
-        """The messages that enter the history now, before the next model call."""
-        due = self._steers.due() if self._steers is not None and self.stop is None else ()
-        for message in due:
-            self._emit(events.SteerDelivered(self.at(now), self.turns, message))
-            self._tell(partial(self._hear, message, self.turns), now)
-        return due
-
-    def _hear(self, message: SteerMessage, turn: int) -> None:
-        """Everyone hears a message to the run. A person's word is progress."""
-        assert self._steers is not None  # noqa: S101 - the message was in it
-        is_progress = self._steers.is_progress(message)
-        self._watchers.hear(message, turn, is_progress=is_progress)
-        if is_progress:
-            self._counters.errors.add(is_error=False)
-
-    # ------------------------------------------------------------------ judges and summaries
-
-    def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
-        """The judges that the harness must ask now, beside the stream, each with its input."""
-        judges = self._watchers.judges
-        if not judges:
-            return []
-        due = judges.due(self.turns) if self.stop is None and self._run_goal.cause is None else []
-        for judge, told in due:
-            self._emit(events.JudgeAsked(self.at(now), told.turn, judge.name))
-        return due
-
-    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: AskCost) -> None:
-        """A judge has answered, perhaps in the middle of a stream. In a last turn its finding has
-        no effect.
-        """
-        if self._outcome is not None:
-            return
-        self._watchers.judges.answered(judge, judgement)
-        fact: Fact = "done" if judge.fact == "done" else "loop"  # no judge is taken in that has another
-        self._emit(
-            events.JudgeAnswered(
-                at_s=self.at(now), turn=told.turn, judge=judge.name, fact=fact, judgement=judgement, cost=cost
-            )
-        )
-        if fact == "done":
-            self._counters.task_done = judgement.found
-        elif judgement.found and self._run_goal.cause is None:
-            self.found(detection_of(judge, told, judgement, self.turns), now)
-        self._charge(judge, cost, now)
-
-    def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: AskCost) -> None:
-        """A judge gave no answer. The run goes on."""
-        if self._outcome is None:
-            self._watchers.judges.failed(judge)
-            self._emit(events.JudgeFailed(at_s=self.at(now), turn=told.turn, judge=judge.name, why=why, cost=cost))
-            self._charge(judge, cost, now)
-
-    def _charge(self, judge: Judge, cost: AskCost, now: float) -> None:
-        self._limits.spending.charge_judge(cost, counts=judge.counts)
-        self._look(now, waiting=False)
-
-    def charge_compaction(self, cost: AskCost, now: float) -> None:
-        """A model has summarised the history, or a result of a tool: its tokens count like all
-        others of the run.
-        """
-        self._limits.spending.charge_compaction(cost)
-        self._look(now, waiting=False)
-
-    def charge_input(self, tokens: int) -> None:
-        """Count the request of the last turn by an estimate: its service reports no usage."""
-        self._limits.spending.settle(Usage(input_tokens=tokens, total_tokens=tokens), estimated=True)
-
     # ------------------------------------------------------------------ findings and verdicts
-
-    def found(self, detection: Detection, now: float) -> None:
-        """Take in a detection of the harness itself."""
-        self._tell(lambda: self._take(detection, now), now)
 
     def check(self, now: float) -> Verdict:
         """The verdict for now, between turns. A `Stop` of a failed stream is not final: the turn
@@ -907,9 +684,9 @@ class RunCore:
         last = self._last
         if last is not None and not last.left and last.failure is not None and not last.may_go_on:
             return last.failure
-        verdict = self._watchers.next_verdict(self.turns)
+        verdict = self._observers.next_verdict(self.turns)
         if isinstance(verdict, LastTurn) and self._supervised:
-            loop = self._watchers.verdicts.loop
+            loop = self._observers.verdicts.loop
             assert loop is not None  # noqa: S101 - a detection is behind it
             verdict = self._run_goal.by_policy(verdict, loop)
             if isinstance(verdict, Stop):
@@ -941,235 +718,11 @@ class RunCore:
         elif not running.spoken_over:  # else the answer is not whole, and the model reads a message next
             self._follow(self._run_goal.verdict_on(turn, last, running.cut, self._steers), now)
 
-    def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
-        """Call the detectors with `ask(what)`, and take their findings one by one, each with the
-        policy's verdict.
-        """
-        try:
-            for detection in ask(what):
-                if self.ends_stream and detection.channel in WRITTEN:
-                    break  # the stream is being left: later findings in the same piece are dropped
-                self._take(detection, now)
-        except PartCrash as crash:
-            self.fail(crash.error, crash.name, now)
-
-    def _take(self, detection: Detection, now: float) -> None:
-        """Take one finding, and follow the policy's verdict on it. Raises `PartCrash` if the policy
-        fails.
-        """
-        self._emit(events.DetectionRaised(self.at(now), self.turns, detection))
-        if is_written_loop(detection):
-            self._running.loop = detection
-        self._follow(self._watchers.verdicts.verdict_on(detection), now, detection)
-
-    def _tell(self, part: Callable[[], None], now: float) -> None:
-        """Call `part`, a method of the detectors or the policy. If it fails, the run ends."""
-        try:
-            part()
-        except PartCrash as crash:
-            self.fail(crash.error, crash.name, now)
-
-    def _follow(self, verdict: Verdict, now: float, detection: Detection | None = None) -> None:
-        if isinstance(verdict, Stop):
-            if self._abort_why is None:  # the user's abort wins
-                self._decide(verdict, now)
-        elif not isinstance(verdict, Continue):
-            self._watchers.verdicts.add(verdict, detection)
-            if (
-                detection is not None
-                and self._cuts
-                and self._counters.phase == "streaming"
-                and is_written_loop(detection)
-            ):
-                self._running.cut = detection
-                self.ends_stream = True
-
-    # ------------------------------------------------------------------ time and limits
-
-    def must_stop(self, now: float) -> bool:
-        """`deadline` has passed while a read begins or ends: evaluate all limits, and move
-        `deadline` on if none is exceeded.
-        """
-        self._look(now, waiting=True)
-        return self.stop is not None
-
-    def why_over(self, now: float) -> str | None:
-        """Why the run has to end now, in words. Decides nothing, and never raises. `None`: it need
-        not end.
-        """
-        if self.stop is not None:
-            return self.stop.detail
-        if self._abort_why is not None:
-            return self._abort_why
-        above = self._parent.why_over(now) if self._parent is not None else None
-        if above is not None:
-            return f"the run that called this one ends: {above}"
-        try:
-            stop = self._limits.look(self.state(now, waiting=True), None, plan=False) if self._limits else None
-        except Exception:  # noqa: BLE001 - a condition of the caller's; the next look says so
-            return None
-        return None if stop is None else stop.detail
-
-    def refresh(self, now: float) -> float:
-        """Make `deadline` exact for the read that is pending since `waiting_since`, and return it.
-        Decides nothing, and never raises.
-        """
-        if self.stop is None and not self._must_look and self._limits.timed:
-            self._plan_for(self._limits.exact_deadline_s(self.state(now, waiting=True)))
-        return self.deadline
-
-    def state(self, now: float, *, waiting: bool) -> RunState:
-        """The run as numbers, with all its agents. `waiting`: a read of this one is pending since
-        `waiting_since`.
-        """
-        state = self.own_state(now, waiting=waiting)
-        return state if self._agents is None else self._agents.shared(self, state, now)
-
-    def _look(self, now: float, *, waiting: bool, warn: bool = False, plan: bool = True) -> None:
-        """Evaluate everything that may be true now, then plan the next look. `warn`: also warn of
-        limits that are nearly used up. `plan`: false if another look follows at once.
-        """
-        if self.stop is not None or self._outcome is not None:
-            return
-        if self._abort_why is not None:
-            if not self._abort_told:
-                self._abort_told = True
-                self._emit(events.AbortRequested(self.at(now), self._abort_why))
-            self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
-            return
-        if self._agents is not None and self._agents.stop is not None:
-            self._decide(self._agents.stop, now)
-            return
-        overspent = self._spent(now)
-        if not self._limits:
-            return
-        state = self.state(now, waiting=waiting)
-        try:
-            stop = self._limits.look(state, overspent, plan=plan)
-            warnings = self._limits.warnings(state) if warn and stop is None else ()
-        except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
-            self.fail(error, self._limits.name, now)
-            return
-        if stop is not None:
-            self._decide(stop, now)
-        elif not plan:
-            return
-        else:
-            self._looked_at = now
-            self._plan_for(self._limits.deadline_s)
-        self.replanned()
-        for warning in warnings:
-            self._emit(warning)
-
-    def _spent(self, now: float) -> Stop | None:
-        """Report what was used to the budgets and to the parent run. Answers the stop of the first
-        that is exceeded.
-        """
-        spending, parent = self._limits.spending, self._parent
-        if parent is None and not spending.budgets:
-            return None
-        running = self._running.tally.usage if self._counters.phase == "streaming" else NO_USAGE
-        stop = spending.post(running)
-        ending = parent.nested(self, *spending.total(running), now) if parent is not None else None
-        if ending is not None:
-            detail = f"the run that called this one ends: {ending.detail}"
-            return Stop(TerminateReason.ABORTED, detail, ending.source, ending.limit, ending.value)
-        return stop
-
-    def nested(self, child: RunCore, usage: Usage, usd: float | None, now: float) -> Stop | None:
-        """The nested run `child`, started by a tool, has used `usage` and `usd` so far. Answers why
-        this run ends, if it does.
-        """
-        self._limits.spending.nested(id(child), usage, usd)
-        self._look(now, waiting=False)
-        return self.stop
-
-    def nested_ended(self, child: RunCore, usage: Usage, usd: float | None, now: float) -> None:
-        """The nested run `child` has ended."""
-        self.nested(child, usage, usd, now)
-        self._limits.spending.nested_ended(id(child))
-
-    def _plan_for(self, deadline_s: float) -> None:
-        self.deadline = self._counters.began + deadline_s
-        if self._must_look:  # it may have come from another thread since the look began
-            self.deadline = -math.inf
-
-    @property
-    def _must_look(self) -> bool:
-        """Somebody else has ended the run: the user, or another of its agents."""
-        return self._abort_why is not None or (self._agents is not None and self._agents.stop is not None)
-
-    def pause(self, now: float) -> None:
-        """A person is being asked: deadlines stand still until `resume`, in the runs above as well.
-        Pauses nest.
-        """
-        if self._parent is not None:
-            self._parent.pause(now)
-        if self._counters.pauses.begin(now):
-            self._emit(events.Paused(self.at(now)))
-            self._look(now, waiting=False)
-
-    def resume(self, now: float) -> None:
-        """The person has answered: deadlines go on."""
-        if self._parent is not None:
-            self._parent.resume(now)
-        paused_s = self._counters.pauses.end(now)
-        if paused_s is not None:
-            self._running.tally.started_at += paused_s
-            self.waiting_since += paused_s
-            self._emit(events.Resumed(self.at(now)))
-            self._look(now, waiting=False)
-
-    # ------------------------------------------------------------------ the end
-
-    def abort(self, why: str) -> None:
-        """Request the end of the run. May be called from any thread: the request is only noted, and
-        the next look decides.
-        """
-        if self._abort_why is None:
-            self._abort_why = why
-            if self._agents is not None:
-                self._agents.abort(why)
-        self.deadline = -math.inf
-
     def finish(self, detail: str) -> None:
         """The caller says that the goal is reached. That changes no decided end, and no failure
         into a success.
         """
         self._run_goal.reached = detail
-
-    def fail(self, error: BaseException, source: str, now: float) -> None:
-        """A part of the monitor or of the caller crashed: the run can no longer be watched, so it
-        ends.
-        """
-        reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
-        self.leave(Stop(reason, f"{source} raised {describe(error)}", source), error, now)
-
-    def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
-        """The caller leaves the run, perhaps by `error`, while another task of theirs still works
-        in it.
-        """
-        if self.stop is None:
-            self._stop_error = error
-        self._decide(ending, now)
-
-    def _decide(self, stop: Stop, now: float) -> None:
-        if self.stop is None:
-            if stop.reason is TerminateReason.TIMEOUT:
-                stop = replace(stop, detail="; ".join((stop.detail, *self._busy())))
-            self.stop = stop
-            self.ends_stream = True
-            self.deadline = -math.inf
-            self._decided_at = now
-            self._emit(events.StopDecided(self.at(now), stop))
-            for companion in self.companions:
-                companion.cancel()
-            if self._agents is not None:
-                self._agents.decided(stop, self)
-
-    def _busy(self) -> list[str]:
-        """The work that the companions are busy with."""
-        return [work for companion in self.companions if (work := companion.busy_with()) is not None]
 
     def terminate(
         self,
@@ -1219,10 +772,6 @@ class RunCore:
 
     def _ending(self, fallback: Stop | None) -> Stop:
         return self._run_goal.ending(self.stop or fallback, self._last)
-
-
-def _nothing() -> None:
-    """The default of `RunCore.replanned`: nothing waits for it."""
 
 
 def _nobody(event: Event) -> None:

@@ -193,15 +193,33 @@ class KeptText:
         return "".join((*(self._blocks or ()), *self._pieces))
 
 
-class TurnTally:
-    """The counts and pieces of a turn so far. `keep_chars`: how much of its visible text is
-    kept.
+def keep_limit(keep_text_chars: int | None) -> float:
+    """`keep_text_chars` as a number. `None`: infinity."""
+    return math.inf if keep_text_chars is None else keep_text_chars
+
+
+WRITTEN = ("text", "reasoning", "arguments")
+"""Channels in which a loop goes on for as long as the stream does."""
+
+
+def is_written_loop(detection: Detection) -> bool:
+    """Whether `detection` is a loop that goes on for as long as the stream does."""
+    return detection.level == "loop" and detection.channel in WRITTEN
+
+
+class RunningTurn:
+    """One turn while its stream runs, and until the next turn begins: its counts, its pieces, its
+    message, its open calls, and the loop in it.
+
+    `keep_chars`: how much of its visible text is kept. `offsets`: how much each channel had
+    delivered before the turn. `keeps_message`: build the turn's message, for a history.
     """
 
     __slots__ = (
         "_has_report",
         "_ids",
         "_kept",
+        "_reply",
         "_reported",
         "_seen",
         "_streamed",
@@ -209,29 +227,52 @@ class TurnTally:
         "_void",
         "_void_estimated",
         "calls",
+        "cut",
         "finish",
         "first_chunk_seen",
         "gave",
+        "loop",
         "number",
+        "offsets",
+        "open_calls",
         "parts",
         "reasoning_chars",
+        "spoken_over",
         "started_at",
     )
 
-    def __init__(self, *, number: int, keep_chars: float, started_at: float) -> None:
+    def __init__(
+        self,
+        *,
+        number: int,
+        keep_chars: float,
+        started_at: float,
+        offsets: dict[Channel, int] | None = None,
+        keeps_message: bool = False,
+    ) -> None:
         self.number = number
         self.started_at = started_at
         """When the stream was first read, in the harness's clock."""
         self.first_chunk_seen = False
         self.parts: list[str] = []
-        """Visible text since the last `take()`."""
+        """Visible text since the last `take_text`."""
         self.reasoning_chars = 0
         self.calls: list[ToolCall] | tuple[()] = ()
+        self.open_calls: list[ToolCall] | tuple[()] = ()
+        """Calls that have no result yet, oldest first."""
         self.finish: TurnFinished | None = None
-        self._kept = KeptText(keep_chars)
-        self._seen = False
         self.gave: tuple[str, ...] = ()
         """The kinds of parts that came beside text, thinking and calls."""
+        self.loop: Detection | None = None
+        """The latest loop in text, thinking or arguments."""
+        self.cut: Detection | None = None
+        """The loop because of which the stream is left."""
+        self.spoken_over = False
+        """The stream is left for a message to the run."""
+        self.offsets: dict[Channel, int] = offsets or {"text": 0, "reasoning": 0}
+        self._reply = MessageBuilder(self.offsets) if keeps_message else None
+        self._kept = KeptText(keep_chars)
+        self._seen = False
         self._void = NO_USAGE
         """Tokens spent on attempts that were rolled back."""
         self._void_estimated = False
@@ -241,25 +282,26 @@ class TurnTally:
         self._streamed: set[str] | None = None  # an empty set weighs as much as all else here
         self._ids: set[str] | None = None
 
-    def take(self) -> str:
-        """Return the visible text since the last `take`, and keep as much of it as `keep_chars`
-        allows.
+    # ------------------------------------------------------------------ what comes
+
+    def take_text(self) -> str:
+        """Return the visible text since the last call, keep as much of it as `keep_chars` allows,
+        and add it to the message.
         """
         text = "".join(self.parts)
         self.parts.clear()
         self._kept.add(text)
         self._seen = self._seen or not is_blank(text)
+        if self._reply is not None:
+            self._reply.add_text(text)
         return text
 
-    @property
-    def text_chars(self) -> int:
-        """Code points of visible text that were taken."""
-        return self._kept.chars
-
-    @property
-    def blank(self) -> bool:
-        """Whether nothing is visible: no call, and only blank text."""
-        return not self._seen and not self.calls
+    def add_reasoning(self, delta: ReasoningDelta) -> int:
+        """Add a piece of the thinking. Answers its eighths of a token."""
+        if self._reply is not None:
+            self._reply.add_reasoning(delta)
+        self.reasoning_chars += len(delta.text)
+        return self.count(delta.text)
 
     def count(self, text: str) -> int:
         """Count output, hidden or visible, that the provider has not reported yet. Answers its
@@ -276,20 +318,26 @@ class TurnTally:
         self._streamed.add(delta.id)
         return self.count(delta.arguments_text)
 
-    def add_call(self, call: ToolCall, eighths: int | None = None) -> int:
-        """Add a complete call. Answers the eighths of a token of its arguments; 0 if they were
-        counted as deltas. `eighths`: that number, if the caller knows it.
+    def add_call(self, call: ToolCall, eighths: int | None = None) -> tuple[ToolCall, int]:
+        """Add a complete call. Answers the call, with an id if the message needs one, and the
+        eighths of a token of its arguments; 0 if they were counted as deltas. `eighths`: that
+        number, if the caller knows it.
         """
+        if self._reply is not None:
+            call = self._with_own_id(call)
+            self._reply.add_call(call)
+        self.open_calls = waiting = self.open_calls or []
+        waiting.append(call)
         self.calls = calls = self.calls or []
         calls.append(call)
         if self._streamed is not None and call.id in self._streamed:
-            return 0
+            return call, 0
         if eighths is None:
-            return self.count(text_of(call.arguments))
+            return call, self.count(text_of(call.arguments))
         self._unreported_eighths += eighths
-        return eighths
+        return call, eighths
 
-    def with_own_id(self, call: ToolCall) -> ToolCall:
+    def _with_own_id(self, call: ToolCall) -> ToolCall:
         """`call`, with a new id if its own is empty or used by another call of this turn: results
         are matched to calls by id.
         """
@@ -300,6 +348,15 @@ class TurnTally:
         self._ids.add(call.id)
         return call
 
+    def take_call(self, id: str | None) -> ToolCall | None:
+        """Remove and return the open call with this `id`; for `None`, the oldest one. `None`: there
+        is no such call.
+        """
+        call = next((call for call in self.open_calls if id is None or call.id == id), None)
+        if call is not None and self.open_calls:
+            self.open_calls.remove(call)
+        return call
+
     def report(self, usage: UsageReport) -> None:
         """Take in the provider's own count. It replaces the estimate of what came before it."""
         self._reported = self._reported.merged(usage)
@@ -307,17 +364,21 @@ class TurnTally:
         if usage.output_tokens is not None or usage.total_tokens is not None:
             self._unreported_eighths = 0
 
-    def roll_back(self) -> None:
+    def restart(self) -> None:
         """Drop text and calls: the attempt so far is void. Its tokens stay counted."""
         self._void, self._void_estimated = self.usage, self.usage_estimated
         self._reported, self._has_report, self._unreported_eighths = NO_USAGE, False, 0
         self.parts.clear()
-        self.calls = ()
+        self.calls = self.open_calls = ()
         self._ids = None
         self._kept.clear()
         self._seen = False
         self.reasoning_chars = 0
-        self.finish = None
+        self.finish = self.loop = None
+        if self._reply is not None:
+            self._reply.restart()
+
+    # ------------------------------------------------------------------ what it is so far
 
     @property
     def usage(self) -> Usage:
@@ -331,15 +392,17 @@ class TurnTally:
         """Whether part of `usage` is an estimate, because the provider has not reported it."""
         return self._void_estimated or self._unreported_eighths > 0 or not self._has_report
 
-    def ended(
-        self,
-        *,
-        stopped: Stop | None,
-        error: BaseException | None,
-        model_error: ModelError | None,
-        loop_offset: int | None = None,
-    ) -> Turn:
+    def is_blank(self, *, must_finish: bool) -> bool:
+        """Whether an answer was expected and nothing in it is visible. Without a kept message (a
+        guard) only a provider's stream (`must_finish`) is expected to answer: a caller's own chunks
+        may be empty.
+        """
+        blank = self._reply.blank if self._reply is not None else must_finish and not self._seen and not self.calls
+        return blank and not self.gave
+
+    def ended(self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None) -> Turn:
         """The turn as the caller sees it."""
+        in_text = self.loop is not None and self.loop.channel == "text"
         draft = TurnDraft(
             number=self.number,
             text=str(self._kept),
@@ -352,106 +415,11 @@ class TurnTally:
             finish_reason=self.finish.finish_reason if self.finish else None,
             raw_finish_reason=self.finish.raw_finish_reason if self.finish else None,
             stopped=stopped,
-            loop_offset=loop_offset,
+            loop_offset=loop_start(self.loop, self.offsets["text"]) if self.loop is not None and in_text else None,
             model_error=model_error,
             error=error,
         )
         return frozen(draft, Turn)
-
-
-def keep_limit(keep_text_chars: int | None) -> float:
-    """`keep_text_chars` as a number. `None`: infinity."""
-    return math.inf if keep_text_chars is None else keep_text_chars
-
-
-WRITTEN = ("text", "reasoning", "arguments")
-"""Channels in which a loop goes on for as long as the stream does."""
-
-
-def is_written_loop(detection: Detection) -> bool:
-    """Whether `detection` is a loop that goes on for as long as the stream does."""
-    return detection.level == "loop" and detection.channel in WRITTEN
-
-
-class RunningTurn:
-    """One turn while its stream runs, and until the next turn begins.
-
-    `offsets`: how much each channel had delivered before the turn. `keeps_message`: build the
-    turn's message, for a history.
-    """
-
-    __slots__ = ("_reply", "cut", "loop", "offsets", "open_calls", "parts", "spoken_over", "tally")
-
-    def __init__(self, tally: TurnTally, offsets: dict[Channel, int], *, keeps_message: bool) -> None:
-        self.tally = tally
-        self.parts = tally.parts
-        """Visible text since the last `take_text`."""
-        self.open_calls: list[ToolCall] | tuple[()] = ()
-        """Calls that have no result yet, oldest first."""
-        self.loop: Detection | None = None
-        """The latest loop in text, thinking or arguments."""
-        self.cut: Detection | None = None
-        """The loop because of which the stream is left."""
-        self.spoken_over = False
-        """The stream is left for a message to the run."""
-        self.offsets = offsets
-        self._reply = MessageBuilder(offsets) if keeps_message else None
-
-    def take_text(self) -> str:
-        """Return the visible text since the last call, and add it to the message."""
-        text = self.tally.take()
-        if self._reply is not None:
-            self._reply.add_text(text)
-        return text
-
-    def add_reasoning(self, delta: ReasoningDelta) -> int:
-        """Add a piece of the thinking. Answers its eighths of a token."""
-        if self._reply is not None:
-            self._reply.add_reasoning(delta)
-        self.tally.reasoning_chars += len(delta.text)
-        return self.tally.count(delta.text)
-
-    def add_call(self, call: ToolCall, eighths: int | None = None) -> tuple[ToolCall, int]:
-        """Add a complete call. Answers the call, with an id if the message needs one, and its
-        eighths of a token. `eighths`: that number, if the caller knows it.
-        """
-        if self._reply is not None:
-            call = self.tally.with_own_id(call)
-            self._reply.add_call(call)
-        self.open_calls = waiting = self.open_calls or []
-        waiting.append(call)
-        return call, self.tally.add_call(call, eighths)
-
-    def take_call(self, id: str | None) -> ToolCall | None:
-        """Remove and return the open call with this `id`; for `None`, the oldest one. `None`: there
-        is no such call.
-        """
-        call = next((call for call in self.open_calls if id is None or call.id == id), None)
-        if call is not None and self.open_calls:
-            self.open_calls.remove(call)
-        return call
-
-    def restart(self) -> None:
-        """The attempt so far is void."""
-        self.open_calls = ()
-        self.tally.roll_back()
-        if self._reply is not None:
-            self._reply.restart()
-        self.loop = None
-
-    def is_blank(self, *, must_finish: bool) -> bool:
-        """Whether an answer was expected and nothing in it is visible. Without a kept message (a
-        guard) only a provider's stream (`must_finish`) is expected to answer: a caller's own chunks
-        may be empty.
-        """
-        blank = self._reply.blank if self._reply is not None else must_finish and self.tally.blank
-        return blank and not self.tally.gave
-
-    def ended(self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None) -> Turn:
-        """The turn as the caller sees it."""
-        in_text = self.loop is not None and self.loop.channel == "text"
-        loop_offset = loop_start(self.loop, self.offsets["text"]) if self.loop is not None and in_text else None
-        return self.tally.ended(stopped=stopped, error=error, model_error=model_error, loop_offset=loop_offset)
 
     def message(self, looped: LoopedText) -> tuple[Part, ...]:
         """The parts of the turn's message, fit for the history."""
@@ -468,6 +436,6 @@ class RunningTurn:
     def next_offsets(self) -> dict[Channel, int]:
         """How much each channel has delivered by the end of this turn."""
         return {
-            "text": self.offsets["text"] + self.tally.text_chars,
-            "reasoning": self.offsets["reasoning"] + self.tally.reasoning_chars,
+            "text": self.offsets["text"] + self._kept.chars,
+            "reasoning": self.offsets["reasoning"] + self.reasoning_chars,
         }

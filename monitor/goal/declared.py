@@ -79,7 +79,7 @@ class ByTypes:
     def missing(self, values: Collection[str]) -> list[str]:
         return [name for name in self.required if name not in values]
 
-    def beside(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def kept(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         return values
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
@@ -117,7 +117,7 @@ class ByModel:
     def missing(self, values: Collection[str]) -> list[str]:
         return [name for name in self.required if name not in values]
 
-    def beside(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def kept(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         return values
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
@@ -169,7 +169,7 @@ class ByUnion(ByTypes):
     def missing(self, values: Collection[str]) -> list[str]:
         return [] if values else [" or ".join(self.schemas)]
 
-    def beside(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def kept(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
 
     def whole(self, json_values: Mapping[str, Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -144,8 +144,8 @@ class Outputs:
         overwritten = name in self._values
         try:
             plain, read = self._read(name, value)
-            json_values = {**self._declared.beside(self._json), name: plain}
-            values = {**self._declared.beside(self._values), name: read}
+            json_values = {**self._declared.kept(self._json), name: plain}
+            values = {**self._declared.kept(self._values), name: read}
             output = None
             if not self._declared.missing(values):
                 output, values = self._declared.whole(json_values, values)

@@ -35,7 +35,8 @@ from monitor.events import AttemptRetried, Event, RunIdentity, RunStarted, Strea
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
 from monitor.guard.async_sinks import fan_out
-from monitor.guard.checks import (
+from monitor.guard.guard_streams import Covered, GuardStreams, RunCounts, Watched
+from monitor.guard.options import (
     CLOSE_GRACE_S,
     KEEP_TEXT_CHARS,
     WORDS,
@@ -46,10 +47,9 @@ from monitor.guard.checks import (
     line_for,
     must_know_price,
 )
-from monitor.guard.guard_streams import Covered, GuardStreams, RunCounts, Watched
+from monitor.guard.streams.one_stream import SyncSource
 from monitor.guard.streams.source_stream import Source
 from monitor.guard.streams.wait import Clock
-from monitor.guard.sync_stream import SyncSource
 from monitor.judges.judge import Judge
 from monitor.outcome import Outcome, OutputT, Turn
 from monitor.policy import Policy, StopAtFirstLoop
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from monitor.goal.declared import Declaration
-    from monitor.guard.guard_options import GuardOptions
-    from monitor.guard.judge_tasks import JudgeTasks
+    from monitor.guard.options import GuardOptions
+    from monitor.guard.streams.ask import JudgeTasks
 
 
 # --------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Guard(Generic[OutputT]):
         )
         self._judges: JudgeTasks | None = None
         if judges:
-            from monitor.guard.judge_tasks import JudgeTasks  # noqa: PLC0415 - for guards that have judges only
+            from monitor.guard.streams.ask import JudgeTasks  # noqa: PLC0415 - for guards that have judges only
 
             self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=grace_s, wake=self._wake)
         self._seen = RunCounts()
@@ -291,7 +291,7 @@ class Guard(Generic[OutputT]):
             close_grace_s=grace_s,
             awaited=awaited,
             seen=self._seen,
-            guard=weakref.ref(self),
+            another=weakref.WeakMethod(self.another_stream),
         )
 
     @explains_options(example="guard.child('reviewer')")

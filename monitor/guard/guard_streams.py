@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import inspect
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast
 
-from monitor._util.lazy import LazyModule
 from monitor.adapters.adapter import AdapterFactory
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError
 from monitor.events import Event, StreamClosed, TurnEnded
 from monitor.guard.async_sinks import AsyncSinks
-from monitor.guard.streams.one_stream import OneStream
+from monitor.guard.streams.one_stream import OneStream, SyncSource, SyncStream
 from monitor.guard.streams.source_stream import Source, SourceStream
 from monitor.guard.streams.wait import Clock, current_loop
-from monitor.guard.sync_stream import SyncSource, SyncStream
 from monitor.outcome import Outcome
-from monitor.wires.fields import Form
 
 # --------------------------------------------------------------------------------------------------
 # The parts of its run that a guard has seen, and those that it has not: a detector without data
@@ -101,27 +99,14 @@ class RunCounts:
         )
 
 
-if TYPE_CHECKING:
-    from monitor.guard import reply
-else:  # it writes the forms of providers, which few programs ask for
-    reply = LazyModule("monitor.guard.reply")
-
 T = TypeVar("T")
-
-
-class StreamOwner(Protocol):
-    """A guard, as its streams know it."""
-
-    def another_stream(self) -> GuardStreams:
-        """The streams of another agent, which has begun."""
-        ...
 
 
 class GuardStreams:
     """The streams of one agent, one after the other, and what they need of its guard."""
 
     __slots__ = (
-        "_guard",
+        "_another",
         "awaited",
         "clock",
         "close_grace_s",
@@ -141,17 +126,17 @@ class GuardStreams:
         close_grace_s: float,
         awaited: AsyncSinks,
         seen: RunCounts,
-        guard: weakref.ref[StreamOwner],
+        another: weakref.WeakMethod[Callable[[], GuardStreams]],
     ) -> None:
-        """`guard`: whose streams they are. It is not kept alive: a guard that is dropped closes its
-        stream at once.
+        """`another`: makes the streams of another agent of the guard, which has begun. The guard is
+        not kept alive: one that is dropped closes its stream at once.
         """
         self.core = core
         self.clock = clock
         self.close_grace_s = close_grace_s
         self.awaited = awaited
         self.seen = seen
-        self._guard = guard
+        self._another = another
         self.outcome: Outcome | None = None
         """How the run ended. `None`: it has not."""
         self.open = False
@@ -167,10 +152,10 @@ class GuardStreams:
 
     def another(self) -> GuardStreams:
         """The streams of another agent of the guard, which has begun."""
-        guard = self._guard()
-        if guard is None:
+        begin = self._another()
+        if begin is None:
             raise ConfigError("the guard of this stream is gone: keep it until its block is left")
-        return guard.another_stream()
+        return begin()
 
     def attach(self, watched: Watched[Any] | WatchedSync[Any]) -> int:
         """Make `watched` the running stream. Returns its number."""
@@ -207,19 +192,7 @@ class GuardStreams:
         self.wake()
 
 
-class _WatchedReply(OneStream[T]):
-    """The results of a stream that is over, for the caller's own loop."""
-
-    __slots__ = ()
-
-    def to_form(self, form: Form) -> list[dict[str, Any]]:
-        """The model's message for the history of your own loop, see `reply_of`. Known when the
-        stream is over.
-        """
-        return reply.reply_of(self.turn, form)
-
-
-class WatchedSync(_WatchedReply[T], SyncStream[T]):
+class WatchedSync(SyncStream[T]):
     """One synchronous stream of a guard. Iterating it gives the SDK's own objects, unchanged, until
     the stream ends or the run stops.
     """
@@ -264,7 +237,7 @@ class WatchedSync(_WatchedReply[T], SyncStream[T]):
         self.close()
 
 
-class Watched(_WatchedReply[T], SourceStream[T]):
+class Watched(SourceStream[T]):
     """One stream of a guard. Iterating it gives the SDK's own objects, unchanged, until the stream
     ends or the run stops.
     """

@@ -18,7 +18,7 @@ from monitor.outcome import Turn
 from monitor.verdicts import Detection, Evidence, Fact, Judgement
 
 if TYPE_CHECKING:
-    from monitor.judges.doubts import Doubts
+    from monitor.judges.digest import IdleSteps
 
 
 FIRST_TURN = 30
@@ -112,7 +112,7 @@ class Judge(Protocol):
 class JudgeSchedule:
     """When one judge is asked in one run: one question at a time, always at the start of a turn.
 
-    `suspicion`: the score (see `monitor.judges.doubts`) from which on the judge is asked before
+    `suspicion`: the score (see `monitor.judges.digest`) from which on the judge is asked before
     `first_turn`, but not before `min_turns`. `None`: it never is.
     """
 
@@ -194,27 +194,28 @@ _PARTS = ("name", "fact", "threshold", "timeout_s", "counts", "schedule")
 EXCERPT_CHARS = 200
 
 
-class Panel:
+class RunJudges:
     """Keeps what the judges of one run read, and when each is asked. Without judges it keeps
     nothing.
     """
 
-    __slots__ = ("_digest", "_doubts", "_judges", "_suspicion", "task")
+    __slots__ = ("_digest", "_idle_steps", "_judges", "_suspicion", "task")
 
-    def __init__(self, judges: Sequence[Judge], task: str | None = None, *, doubts: Doubts | None = None) -> None:
-        """`doubts`: new ones, which know the steps without news. `None`: nobody does."""
+    def __init__(
+        self, judges: Sequence[Judge], task: str | None = None, *, idle_steps: IdleSteps | None = None
+    ) -> None:
+        """`idle_steps`: new ones, which know the steps without news. `None`: nobody does."""
         self._judges: tuple[tuple[Judge, JudgeSchedule], ...] = ()
         if judges:
             names = [judge.name for judge in judges]
             if len(set(names)) < len(names):
                 raise ConfigError(f"two judges have the same name; give one of them another name=: {', '.join(names)}")
             # only a run with a judge needs these
-            from monitor.judges.digest import Digest  # noqa: PLC0415
-            from monitor.judges.doubts import Suspicion  # noqa: PLC0415
+            from monitor.judges.digest import Digest, Suspicion  # noqa: PLC0415
 
             self._judges = tuple((judge, judge.schedule()) for judge in judges)
             self._digest = Digest()
-            self._doubts = doubts
+            self._idle_steps = idle_steps
             self._suspicion = Suspicion()
         self.task: str | None = task
         """The user's request. `None`: unknown."""
@@ -228,15 +229,15 @@ class Panel:
 
     def request(self, text: str) -> None:
         """The user asks for something more."""
-        if self._judges and self._doubts is not None:
-            self._doubts.request(text)
+        if self._judges and self._idle_steps is not None:
+            self._idle_steps.request(text)
 
     def add_turn(self, turn: Turn) -> None:
         """Add a turn that has ended."""
         if self._judges:
             self._digest.add_turn(turn)
-            if self._doubts is not None:
-                self._doubts.add_turn(turn)
+            if self._idle_steps is not None:
+                self._idle_steps.add_turn(turn)
             for call in turn.tool_calls:
                 self._suspicion.add_call(call)
 
@@ -244,8 +245,8 @@ class Panel:
         """Add the result of a tool's call."""
         if self._judges:
             self._digest.add_result(result)
-            if self._doubts is not None:
-                self._doubts.add_result(result)
+            if self._idle_steps is not None:
+                self._idle_steps.add_result(result)
             self._suspicion.add_result(result)
 
     def add_warning(self, turn: int, text: str) -> None:
@@ -258,7 +259,7 @@ class Panel:
         due = [(judge, schedule) for judge, schedule in self._judges if schedule.due(turn, self._suspicion.score)]
         if not due:
             return []
-        doubts = "" if self._doubts is None else self._doubts.render()
+        doubts = "" if self._idle_steps is None else self._idle_steps.render()
         told = JudgeInput(self.task, self._digest.render(), turn, doubts)
         for _, schedule in due:
             schedule.asked(turn)
@@ -295,8 +296,8 @@ class Panel:
         return next(schedule for known, schedule in self._judges if known is judge)
 
 
-NO_JUDGES: Final = Panel(())
-"""The panel of all runs without judges. It keeps nothing."""
+NO_JUDGES: Final = RunJudges(())
+"""The judges of all runs without judges. It keeps nothing."""
 
 
 def detection_of(judge: Judge, told: JudgeInput, judgement: Judgement, turn: int) -> Detection:

@@ -103,7 +103,7 @@ class ModelJudge:
     - `first_turn`, `first_interval`: when the judge is first asked, and how soon again before it
       has answered.
     - `suspicion`: the score from which on it is asked earlier
-      (`monitor.judges.doubts.SUSPICIOUS`), not before `min_turns`.
+      (`monitor.judges.digest.SUSPICIOUS`), not before `min_turns`.
     - `confirm_with`: a second model, asked the same if the first is sure enough. Its answer then
       counts, for the finding and for the next interval.
     - `timeout_s`: seconds for each question.

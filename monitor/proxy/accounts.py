@@ -21,7 +21,7 @@ from monitor.conditions.condition import check_condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.events import Event
-from monitor.guard.checks import clock_of
+from monitor.guard.options import clock_of
 from monitor.guard.streams.wait import Clock
 from monitor.proxy.http_messages import SEVERAL_KEYS
 from monitor.proxy.keys import KeyNames, RequestRate, VirtualKey, VirtualKeys

@@ -16,7 +16,7 @@ from monitor.chunks import Price
 from monitor.conditions import Condition
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError
-from monitor.guard.checks import clock_of
+from monitor.guard.options import clock_of
 from monitor.guard.streams.wait import Clock
 from monitor.proxy.accounts import (
     ARRIVAL_S,

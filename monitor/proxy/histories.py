@@ -22,8 +22,9 @@ from monitor.budget import Budget
 from monitor.chunks import Price, ReasoningDelta, ToolCall, TurnFinished
 from monitor.conditions import Condition
 from monitor.context.tokens import message_tokens, size_of_text
-from monitor.core.counters import ErrorStreak, ResumedRun
+from monitor.core.counters import ErrorStreak
 from monitor.core.detector_bank import DetectorBank, PartCrash, abridged_arguments, abridged_text
+from monitor.core.replay.resumed import ResumedRun
 from monitor.core.run import RunCore
 from monitor.detectors.detector import Detector
 from monitor.errors import FinishReason

@@ -35,7 +35,7 @@ from monitor.chunks import Usage
 from monitor.context.compaction.hooks import CompactionResult
 from monitor.errors import RESUMABLE, ConfigError, SessionUnavailable, StoreError, TerminateReason, describe
 from monitor.events import Envelope, Event
-from monitor.guard.checks import ending_by
+from monitor.guard.options import ending_by
 from monitor.guard.streams.wait import current_task
 from monitor.messages import Message, SteerMessage, SteerReceipt, UserMessage
 from monitor.outcome import Outcome, OutputT
@@ -142,7 +142,7 @@ class Run(CallingRun, Generic[OutputT]):
         if self._at_work:
             await work()
         else:  # meanwhile only this wait checks the run's deadlines and its abort
-            await self._work.aside(work)
+            await self._work.in_block(work)
         if result is None:
             self._work.is_over()
             raise interrupted(self._core.stop.detail if self._core.stop is not None else None)

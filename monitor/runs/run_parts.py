@@ -17,8 +17,7 @@ from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.events import HistoryRepaired, RunIdentity
 from monitor.goal.goal import Goal
-from monitor.guard.judge_tasks import JudgeTasks
-from monitor.guard.streams.ask import Interruptible
+from monitor.guard.streams.ask import Interruptible, JudgeTasks
 from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
 from monitor.runs.budget_hold import BudgetHold
 from monitor.runs.calls.offered_tools import summarise_with
@@ -126,7 +125,7 @@ class RunParts:
 
         # What goes on in a turn.
         self.context: RunContext = self._new_context()
-        self.core.companions += (self.context,)
+        self.core.background_work += (self.context,)
         self.calls: Calls = self._new_calls(run)
         self.loop: TurnLoop = self._new_loop()
 

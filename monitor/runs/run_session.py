@@ -11,9 +11,9 @@ from weakref import WeakSet
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
-from monitor.core.counters import ResumedRun
-from monitor.core.inputs import LifeNote
+from monitor.core.replay.inputs import LifeNote
 from monitor.core.replay.recording import InputLog
+from monitor.core.replay.resumed import ResumedRun
 from monitor.errors import ConfigError
 from monitor.events import RunStarted
 from monitor.goal.goal import Goal

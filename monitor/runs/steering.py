@@ -19,7 +19,7 @@ from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.conditions.limits import DefaultLimits
 from monitor.core.run import RunCore
 from monitor.errors import ConfigError
-from monitor.guard.checks import must_know_price
+from monitor.guard.options import must_know_price
 from monitor.guard.streams.wait import Alarm, Clock
 from monitor.messages import SteerKind, SteerMessage, SteerReceipt, SteerState, Text, UserMessage
 from monitor.prices import list_price

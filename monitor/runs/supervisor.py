@@ -20,7 +20,7 @@ from monitor._util.codec import to_plain
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import fingerprint
 from monitor.errors import ConfigError, ToolError
-from monitor.guard.checks import of_the_supervisor
+from monitor.guard.options import of_the_supervisor
 from monitor.guard.streams.wait import current_task, run_in_own_loop
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec

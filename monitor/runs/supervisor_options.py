@@ -20,7 +20,7 @@ from monitor.goal.declared import Declaration
 from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan, render, run_instructions
-from monitor.guard.checks import (
+from monitor.guard.options import (
     CLOSE_GRACE_S,
     KEEP_TEXT_CHARS,
     WORDS,

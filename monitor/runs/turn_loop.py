@@ -14,8 +14,7 @@ from monitor.context.history import History
 from monitor.core.run import RunCore
 from monitor.errors import CompactionReason, TerminateReason
 from monitor.events import Nudged, RetryScheduled, ToolWithdrawn
-from monitor.guard.judge_tasks import JudgeTasks
-from monitor.guard.streams.ask import Interruptible
+from monitor.guard.streams.ask import Interruptible, JudgeTasks
 from monitor.guard.streams.source_stream import SourceStream
 from monitor.guard.streams.wait import Clock
 from monitor.messages import AssistantMessage, Text, UserMessage

@@ -98,7 +98,7 @@ class TurnChunks:
     turn: int
     chunks: tuple[tuple[float, Chunk], ...]
     inputs: tuple[Mapping[str, Any], ...] = ()
-    """The other inputs of the run, as JSON data: see `monitor.core.inputs`."""
+    """The other inputs of the run, as JSON data: see `monitor.core.replay.inputs`."""
 
 
 @dataclass(slots=True, frozen=True)

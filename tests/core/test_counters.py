@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from monitor.chunks import Usage, UsageReport
-from monitor.core.counters import Counters, ErrorStreak
-from monitor.core.limits import Spending
-from monitor.core.turn import TurnTally
+from monitor.core.counters import Counters, ErrorStreak, Spending
+from monitor.core.turn import RunningTurn
 from monitor.outcome import RunState
 
 
 def seen(counters: Counters, now: float, *, void: bool = False, waiting_since: float | None = None) -> RunState:
-    tally = TurnTally(number=1, keep_chars=0, started_at=104.0)
-    tally.report(UsageReport(input_tokens=7, output_tokens=3))
-    return counters.state(now, tally=tally, spending=Spending(), goal=None, void=void, waiting_since=waiting_since)
+    running = RunningTurn(number=1, keep_chars=0, started_at=104.0)
+    running.report(UsageReport(input_tokens=7, output_tokens=3))
+    return counters.state(now, running=running, spending=Spending(), goal=None, void=void, waiting_since=waiting_since)
 
 
 def begun() -> Counters:

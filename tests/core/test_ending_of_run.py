@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from monitor.core.counters import Spending
 from monitor.core.ending import StreamEnd, outcome_of, undecided_end
-from monitor.core.limits import Spending
 from monitor.errors import TerminateReason
 from monitor.goal.goal import Goal
 from monitor.goal.outputs import Outputs

@@ -6,7 +6,7 @@ import pytest
 
 from monitor.chunks import TurnFinished
 from monitor.core.ending import SPOKEN_OVER, StreamEnd, end_of, ended, failed, left
-from monitor.core.turn import TurnTally
+from monitor.core.turn import RunningTurn
 from monitor.errors import FinishReason, TerminateReason
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Turn
@@ -15,10 +15,10 @@ from tests.core.finding import LOOP
 TOO_MANY = ModelError(ErrorKind.RATE_LIMITED, "slow down", status=429)
 
 
-def tally(text: str = "", *, finish: FinishReason | None = FinishReason.DONE, thought: int = 0) -> TurnTally:
-    made = TurnTally(number=1, keep_chars=100, started_at=0.0)
+def tally(text: str = "", *, finish: FinishReason | None = FinishReason.DONE, thought: int = 0) -> RunningTurn:
+    made = RunningTurn(number=1, keep_chars=100, started_at=0.0)
     made.parts.append(text)
-    made.take()
+    made.take_text()
     made.reasoning_chars = thought
     made.finish = TurnFinished(finish) if finish is not None else None
     return made

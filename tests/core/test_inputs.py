@@ -6,8 +6,17 @@ import json
 import pytest
 
 from monitor.chunks import AskCost, TextDelta, ToolCall, Usage
-from monitor.core import inputs
-from monitor.core.inputs import CoreInput, InputNote, LoggedInput, RecordedJudge, facts_of, input_from, joined, split
+from monitor.core.replay import inputs
+from monitor.core.replay.inputs import (
+    CoreInput,
+    InputNote,
+    LoggedInput,
+    RecordedJudge,
+    facts_of,
+    input_from,
+    joined,
+    split,
+)
 from monitor.core.run import RunCore
 from monitor.errors import RecordedError, TerminateReason
 from monitor.messages import ApprovalRequest

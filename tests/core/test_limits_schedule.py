@@ -23,16 +23,16 @@ from monitor.conditions import (
     Timeout,
     TokenLimit,
 )
-from monitor.core.limits import BUDGET_LOOK_TOKENS, Schedule
+from monitor.core.limits import BUDGET_LOOK_TOKENS, Limits
 from monitor.outcome import RunState
 
 READING = RunState(elapsed_s=10, phase="streaming", stream_started_s=7, waiting_since_s=8)
 
 
-def planned(condition: Condition | None, state: RunState = READING) -> Schedule:
-    schedule = Schedule(condition)
-    schedule.plan(state)
-    return schedule
+def planned(condition: Condition | None, state: RunState = READING) -> Limits:
+    limits = Limits(condition)
+    limits.plan(state)
+    return limits
 
 
 # --- time
@@ -64,7 +64,7 @@ def test_an_idle_deadline_is_off_while_the_caller_is_at_work():
 
 
 def test_before_the_first_plan_nothing_is_due():
-    assert Schedule(Timeout(5)).deadline_s == math.inf
+    assert Limits(Timeout(5)).deadline_s == math.inf
 
 
 HALVES = st.integers(0, 40).map(lambda number: number / 2)
@@ -127,16 +127,16 @@ def test_the_plan_is_the_conditions_own_deadline(condition: Condition, state: Ru
 def test_the_first_piece_above_the_limit_asks_for_a_look(
     condition: Condition | None, spent: list[int], passed: list[bool]
 ):
-    schedule = planned(condition)
-    assert [schedule.spend(eighths) for eighths in spent] == passed
+    limits = planned(condition)
+    assert [limits.spend(eighths) for eighths in spent] == passed
 
 
 def test_a_new_plan_counts_down_anew():
-    schedule = planned(TokenLimit(100))
-    assert not schedule.spend(800)
-    schedule.plan(replace(READING, usage=Usage(total_tokens=40)))
-    assert not schedule.spend(480)
-    assert schedule.spend(1)
+    limits = planned(TokenLimit(100))
+    assert not limits.spend(800)
+    limits.plan(replace(READING, usage=Usage(total_tokens=40)))
+    assert not limits.spend(480)
+    assert limits.spend(1)
 
 
 UNNEGATED: st.SearchStrategy[Condition] = st.recursive(
@@ -154,9 +154,9 @@ def test_no_condition_becomes_true_by_tokens_before_a_look_is_asked_for(
     condition: Condition, state: RunState, spent: list[int]
 ):
     was = condition.evaluate(state) is not None
-    schedule, used = planned(condition, state), 0
+    limits, used = planned(condition, state), 0
     for eighths in spent:
-        if schedule.spend(eighths):
+        if limits.spend(eighths):
             break
         used += eighths
         tokens = -(-used // 8)
@@ -183,10 +183,10 @@ PRICE = Price(1.0, 10.0)
     ids=str,
 )
 def test_dollars_that_are_left_are_counted_down_as_tokens(condition: Condition, price: Price, tokens: int):
-    schedule = Schedule(condition, price)
-    schedule.plan(READING)
-    assert not schedule.spend(8 * tokens)
-    assert schedule.spend(1)
+    limits = Limits(condition, price=price)
+    limits.plan(READING)
+    assert not limits.spend(8 * tokens)
+    assert limits.spend(1)
 
 
 @pytest.mark.parametrize(
@@ -200,17 +200,17 @@ def test_dollars_that_are_left_are_counted_down_as_tokens(condition: Condition, 
     ids=str,
 )
 def test_dollars_that_no_text_can_spend_are_not_counted_down(condition: Condition, price: Price | None):
-    schedule = Schedule(condition, price)
-    schedule.plan(READING)
-    assert schedule.free_chars >= 2**31
+    limits = Limits(condition, price=price)
+    limits.plan(READING)
+    assert limits.free_chars >= 2**31
 
 
 def test_the_model_may_change_within_a_run():
-    schedule = Schedule(CostLimit(0.001), PRICE)
-    schedule.price = Price(1.0, 100.0)
-    schedule.plan(READING)
-    assert not schedule.spend(8 * 10)
-    assert schedule.spend(1)
+    limits = Limits(CostLimit(0.001), price=PRICE)
+    limits.price = Price(1.0, 100.0)
+    limits.plan(READING)
+    assert not limits.spend(8 * 10)
+    assert limits.spend(1)
 
 
 @given(
@@ -228,10 +228,10 @@ def test_no_condition_becomes_true_by_cost_before_a_look_is_asked_for(
 ):
     price = Price(usd, usd)
     state = replace(state, cost_usd=price.cost(state.usage))
-    was, schedule, used = condition.evaluate(state) is not None, Schedule(condition, price), 0
-    schedule.plan(state)
+    was, limits, used = condition.evaluate(state) is not None, Limits(condition, price=price), 0
+    limits.plan(state)
     for eighths in spent:
-        if schedule.spend(eighths):
+        if limits.spend(eighths):
             break
         used += eighths
         usage = state.usage + Usage(output_tokens=-(-used // 8), total_tokens=-(-used // 8))
@@ -258,31 +258,31 @@ def test_no_condition_becomes_true_by_cost_before_a_look_is_asked_for(
 def test_what_is_left_of_a_budget_is_counted_down(
     condition: Condition | None, budget: Budget, price: Price | None, tokens: int
 ):
-    schedule = Schedule(condition, price, [budget])
-    schedule.plan(READING)
-    assert not schedule.spend(8 * tokens)
-    assert schedule.spend(1)
+    limits = Limits(condition, price=price, budgets=[budget])
+    limits.plan(READING)
+    assert not limits.spend(8 * tokens)
+    assert limits.spend(1)
 
 
 @pytest.mark.parametrize("budget", [Budget(tokens=10**9), Budget(usd=10**9), Budget(tokens=10**9).share()], ids=str)
 def test_a_budget_is_looked_at_often_because_others_may_spend_from_it(budget: Budget):
-    schedule = Schedule(None, None, [budget])
-    schedule.plan(READING)
-    assert not schedule.spend(8 * BUDGET_LOOK_TOKENS)
-    assert schedule.spend(1)
+    limits = Limits(None, budgets=[budget])
+    limits.plan(READING)
+    assert not limits.spend(8 * BUDGET_LOOK_TOKENS)
+    assert limits.spend(1)
 
 
 def test_a_budget_without_a_limit_asks_for_no_look():
-    schedule = Schedule(None, PRICE, [Budget().share()])
-    schedule.plan(READING)
-    assert schedule.free_chars >= 2**31
-    assert schedule.deadline_s == math.inf
+    limits = Limits(None, price=PRICE, budgets=[Budget().share()])
+    limits.plan(READING)
+    assert limits.free_chars >= 2**31
+    assert limits.deadline_s == math.inf
 
 
 def test_a_budget_leaves_the_deadline_to_the_condition():
-    schedule = Schedule(Timeout(30), None, [Budget(tokens=5)])
-    schedule.plan(READING)
-    assert schedule.deadline_s == 30
+    limits = Limits(Timeout(30), budgets=[Budget(tokens=5)])
+    limits.plan(READING)
+    assert limits.deadline_s == 30
 
 
 class Streaming:
@@ -290,11 +290,11 @@ class Streaming:
 
     def __init__(self, budget: Budget, price: Price, wants: int, piece: int) -> None:
         self.account = Account([budget])
-        self.schedule = Schedule(None, price, self.account.budgets)
+        self.limits = Limits(None, price=price, budgets=self.account.budgets)
         self.price, self.wants, self.piece = price, wants, piece
         self.eighths = 0
         self.over = False
-        self.schedule.plan(READING)
+        self.limits.plan(READING)
 
     @property
     def tokens(self) -> int:
@@ -305,10 +305,10 @@ class Streaming:
         if self.tokens >= self.wants or self.over:
             return False
         self.eighths += self.piece
-        if self.schedule.spend(self.piece):
+        if self.limits.spend(self.piece):
             self.account.settle(self.tokens, self.price.cost(Usage(output_tokens=self.tokens)))
             self.over = self.account.exhausted() is not None
-            self.schedule.plan(READING)
+            self.limits.plan(READING)
         return True
 
 
@@ -346,12 +346,12 @@ def test_as_much_text_is_free_as_cannot_pass_the_limit(left: int, chars: int):
 
 @given(st.integers(1, 800), st.lists(st.text(st.characters(), max_size=40), max_size=60))
 def test_text_that_is_not_looked_at_cannot_overrun_a_token_limit(limit: int, pieces: list[str]):
-    schedule, unseen = planned(TokenLimit(limit)), ""
+    limits, unseen = planned(TokenLimit(limit)), ""
     for piece in pieces:
-        if len(unseen) + len(piece) > schedule.free_chars:
-            assert not schedule.spend(eighths_of_tokens(unseen))
+        if len(unseen) + len(piece) > limits.free_chars:
+            assert not limits.spend(eighths_of_tokens(unseen))
             unseen = ""
-            if len(piece) > schedule.free_chars:
+            if len(piece) > limits.free_chars:
                 break  # the piece itself is looked at
         unseen += piece
 

@@ -6,7 +6,7 @@ import pytest
 
 from monitor.budget import Budget
 from monitor.chunks import NO_USAGE, AskCost, Price, Usage
-from monitor.core.limits import Spending
+from monitor.core.counters import Spending
 from monitor.errors import TerminateReason
 
 TURN = Usage(input_tokens=80, output_tokens=20, total_tokens=100)

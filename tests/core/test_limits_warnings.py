@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from monitor.budget import Account, Budget
 from monitor.chunks import Usage
 from monitor.conditions import Condition, CostLimit, IdleTimeout, MaxToolCalls, MaxTurns, Timeout, TokenLimit
-from monitor.core.limits import Limits, Warner
+from monitor.core.limits import Limits
 from monitor.events import LimitWarning, event_codec
 from monitor.outcome import RunState
 from monitor.verdicts import Met, Stop
@@ -20,8 +20,8 @@ def told(
     condition: Condition | None, *states: RunState, budgets: Sequence[Budget] = ()
 ) -> list[list[tuple[str, float]]]:
     """What one run is warned of at each of these looks."""
-    warner = Warner()
-    return [[(warning.source, warning.value) for warning in warner.look(condition, budgets, state)] for state in states]
+    limits = Limits(condition, budgets=budgets)
+    return [[(warning.source, warning.value) for warning in limits.warnings(state)] for state in states]
 
 
 def test_a_limit_is_told_at_four_fifths_and_once():
@@ -30,7 +30,7 @@ def test_a_limit_is_told_at_four_fifths_and_once():
 
 
 def test_a_warning_says_when_and_of_what():
-    (warning,) = Warner().look(Timeout(600), (), RunState(elapsed_s=500, paused_s=15))
+    (warning,) = Limits(Timeout(600)).warnings(RunState(elapsed_s=500, paused_s=15))
     assert warning == LimitWarning(500, "timeout", 485, 600)
     assert event_codec.loads(event_codec.dumps(warning)) == warning
 
@@ -65,11 +65,12 @@ def test_the_budgets_of_the_runs_above_are_told_too():
     above = Budget(tokens=1_000)
     own = above.share(tokens=100, usd=1)
     above.spend(750)
-    account, warner = Account([own]), Warner()
+    account = Account([own])
+    limits = Limits(None, budgets=account.budgets)
     seen = []
     for tokens, usd in ((79, 0.0), (80, 0.8), (99, 0.9)):
         account.settle(tokens, usd)
-        seen.append([(w.source, w.value, w.limit) for w in warner.look(None, account.budgets, RunState())])
+        seen.append([(w.source, w.value, w.limit) for w in limits.warnings(RunState())])
     assert seen == [[("Budget.tokens", 829, 1_000)], [("Budget.tokens", 80, 100), ("Budget.usd", 0.8, 1)], []]
 
 

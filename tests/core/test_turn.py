@@ -7,14 +7,14 @@ from typing import Literal
 import pytest
 
 from monitor.chunks import ReasoningDelta, ToolCall
-from monitor.core.turn import RunningTurn, TurnTally, is_written_loop
+from monitor.core.turn import RunningTurn, is_written_loop
 from monitor.messages import Reasoning, Text
 from monitor.verdicts import Channel, Detection, Evidence
 
 
 def running(*, text_before: int = 0, keeps_message: bool = True) -> RunningTurn:
-    tally = TurnTally(number=3, keep_chars=1_000, started_at=0.0)
-    return RunningTurn(tally, {"text": text_before, "reasoning": 0}, keeps_message=keeps_message)
+    offsets: dict[Channel, int] = {"text": text_before, "reasoning": 0}
+    return RunningTurn(number=3, keep_chars=1_000, started_at=0.0, offsets=offsets, keeps_message=keeps_message)
 
 
 def loop(channel: Channel = "text", level: Literal["suspect", "loop"] = "loop") -> Detection:
@@ -81,7 +81,7 @@ def test_an_attempt_that_is_void_leaves_nothing():
     turn.add_call(ToolCall("a", "search", {}))
     turn.loop = loop()
     turn.restart()
-    left = [turn.open_calls, turn.loop, turn.take_text(), turn.tally.calls]
+    left = [turn.open_calls, turn.loop, turn.take_text(), turn.calls]
     assert not any(left)
     assert turn.is_blank(must_finish=False)
 

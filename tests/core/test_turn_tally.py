@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 
 from monitor._util.text import eighths_of_tokens, estimate_tokens
 from monitor.chunks import ToolCall, TurnFinished, Usage, UsageReport
-from monitor.core.turn import BLOCK_PIECES, KeptText, TurnTally, keep_limit
+from monitor.core.turn import BLOCK_PIECES, KeptText, RunningTurn, keep_limit
 from monitor.errors import FinishReason, TerminateReason
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Turn
 from monitor.verdicts import Stop
 
 
-def tally(keep_chars: float = math.inf) -> TurnTally:
-    return TurnTally(number=3, keep_chars=keep_chars, started_at=12.5)
+def tally(keep_chars: float = math.inf) -> RunningTurn:
+    return RunningTurn(number=3, keep_chars=keep_chars, started_at=12.5)
 
 
-def ended(turn: TurnTally) -> Turn:
+def ended(turn: RunningTurn) -> Turn:
     return turn.ended(stopped=None, error=None, model_error=None)
 
 
-def told(turn: TurnTally, *pieces: str) -> str:
+def told(turn: RunningTurn, *pieces: str) -> str:
     """Text comes, and is taken in and counted, as the core does it."""
     turn.parts.extend(pieces)
-    text = turn.take()
+    text = turn.take_text()
     turn.count(text)
     return text
 
@@ -79,7 +79,7 @@ def test_a_kept_text_weighs_little_more_than_its_characters_however_small_its_pi
 def test_text_is_taken_once():
     turn = tally()
     assert told(turn, "a", "b") == "ab"
-    assert turn.take() == ""
+    assert turn.take_text() == ""
 
 
 @pytest.mark.parametrize(("keep", "limit"), [(None, math.inf), (0, 0), (8192, 8192)])
@@ -148,7 +148,7 @@ def test_a_void_attempt_leaves_no_text_no_calls_and_no_end():
     told(turn, "half an ans")
     turn.add_call(ToolCall("a", "look", {}))
     turn.finish = TurnFinished(FinishReason.LENGTH)
-    turn.roll_back()
+    turn.restart()
     told(turn, "the answer")
     assert ended(turn) == Turn(number=3, text="the answer", text_chars=10, usage=turn.usage, usage_estimated=True)
 
@@ -156,7 +156,7 @@ def test_a_void_attempt_leaves_no_text_no_calls_and_no_end():
 def test_a_void_attempt_gives_back_the_room_for_text():
     turn = tally(4)
     told(turn, "half")
-    turn.roll_back()
+    turn.restart()
     told(turn, "whole")
     assert ended(turn).text == "whol"
 
@@ -171,7 +171,7 @@ def test_the_tokens_of_a_void_attempt_were_spent(*, reported: bool):
         turn.report(UsageReport(input_tokens=10, output_tokens=100))
     else:
         turn.count(tokens(100))
-    turn.roll_back()
+    turn.restart()
     assert turn.usage.output_tokens == 100
     turn.report(UsageReport(input_tokens=10, output_tokens=50))
     assert turn.usage.output_tokens == 150

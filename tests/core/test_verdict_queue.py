@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monitor.core.detector_bank import PartCrash
-from monitor.core.watchers import VerdictQueue
+from monitor.core.observers import VerdictQueue
 from monitor.errors import TerminateReason
 from monitor.policy import Ladder, StopAtFirstLoop
 from monitor.verdicts import Continue, Detection, Nudge, Stop, Verdict

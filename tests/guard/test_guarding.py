@@ -12,7 +12,7 @@ import pytest
 
 import monitor
 from monitor.chunks import TextDelta, TurnFinished
-from monitor.guard.watching import Guarding
+from monitor.guard.guarding import Guarding
 from monitor.testing import ScriptedStream
 
 pytestmark = pytest.mark.anyio

@@ -25,8 +25,8 @@ from monitor.events import (
     StopDecided,
     event_codec,
 )
-from monitor.guard import judge_tasks
-from monitor.judges.doubts import SUSPICIOUS
+from monitor.guard.streams import ask as judge_tasks
+from monitor.judges.digest import SUSPICIOUS
 from monitor.judges.judge import Ask, Judge, JudgeInput, JudgeSchedule
 from monitor.models import ModelRequest
 from monitor.sinks.log import MemorySink

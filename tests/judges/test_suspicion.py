@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.chunks import ToolCall, ToolResult, TurnFinished
-from monitor.judges.doubts import SUSPICIOUS, Suspicion
+from monitor.judges.digest import SUSPICIOUS, Suspicion
 from monitor.transcripts import Corpus, RecordedRun
 
 CORPUS = Path(__file__).parents[2] / "fixtures" / "transcripts" / "dev.jsonl.gz"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.guard.guard_options import GuardOptions
+from monitor.guard.options import GuardOptions
 from monitor.runs.supervisor_options import SupervisorKeywords
 
 

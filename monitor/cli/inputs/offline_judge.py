@@ -27,7 +27,7 @@ from monitor.cli.inputs.cache_folder import cache_folder
 from monitor.cli.options.named_models import REPLAY, replay_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError, describe
-from monitor.guard.checks import CLOSE_GRACE_S
+from monitor.guard.options import CLOSE_GRACE_S
 from monitor.guard.streams.ask import ask
 from monitor.guard.streams.wait import SystemClock
 from monitor.judges import LoopJudge

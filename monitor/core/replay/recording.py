@@ -16,8 +16,8 @@ from typing import Any
 from monitor._util.arguments import GoalAnswer
 from monitor._util.codec import to_plain
 from monitor.chunks import Chunk, TextDelta, ToolCall, Usage
-from monitor.core import inputs
-from monitor.core.inputs import CoreInput, InputNote, LoggedInput, RecordedJudge
+from monitor.core.replay import inputs
+from monitor.core.replay.inputs import CoreInput, InputNote, LoggedInput, RecordedJudge
 from monitor.core.replay.recorded_parts import members_of, parts_to_json
 from monitor.core.run import RunCore
 from monitor.events import Event

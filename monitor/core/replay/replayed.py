@@ -11,9 +11,8 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from monitor.chunks import Chunk, Usage
-from monitor.core import inputs
-from monitor.core.counters import resumed_run
-from monitor.core.inputs import CoreInput, InputNote, LoggedInput
+from monitor.core.replay import inputs
+from monitor.core.replay.inputs import CoreInput, InputNote, LoggedInput
 from monitor.core.replay.recorded_parts import (
     condition_from_json,
     detectors_from_json,
@@ -21,11 +20,12 @@ from monitor.core.replay.recorded_parts import (
     others_from_json,
     policy_from_json,
 )
+from monitor.core.replay.resumed import resumed_run
 from monitor.core.run import RunCore
 from monitor.errors import TerminateReason
 from monitor.events import ChunkReceived, Event, JudgeAsked, Nudged, StopDecided, ToolWithdrawn
 from monitor.goal.goal import RecordedGoal
-from monitor.judges.judge import Judge, JudgeInput, Panel
+from monitor.judges.judge import Judge, JudgeInput, RunJudges
 from monitor.outcome import Outcome
 from monitor.verdicts import Continue, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
@@ -64,7 +64,7 @@ def steps_of(entries: Iterable[LoggedInput]) -> Iterator[ReplayStep]:
         yield step
 
 
-class _SilentPanel(Panel):
+class _RecordedJudges(RunJudges):
     """Judges whose answers are on record."""
 
     __slots__ = ()
@@ -110,8 +110,8 @@ class ReplayedCore(RunCore):
         super().__init__(**chosen, **others, emit=emit, parent=above, loop_key=lambda *_: next(self._keys, None))
         self.step = ReplayStep(0.0, inputs.BeginInput(parts))
         self.piecewise = True
-        self.companions = (self,)
-        self._watchers.judges = _SilentPanel(())
+        self.background_work = (self,)
+        self._observers.judges = _RecordedJudges(())
         self._keys: Iterator[Any] = iter(())
         self._recorded_goal: RecordedGoal | None = others["goal"]
         self._members = members_of(others["budgets"])
@@ -121,7 +121,7 @@ class ReplayedCore(RunCore):
         self.verdict: Verdict = Continue()
         """The core's answer to the last check."""
 
-    # ------------------------------------------------------------------ as a companion of itself
+    # ------------------------------------------------------------------ as the work beside itself
 
     def turn_began(self) -> None:
         """The judges that were asked then are asked."""
@@ -130,7 +130,7 @@ class ReplayedCore(RunCore):
                 self._emit(JudgeAsked(self.at(self.step.at), turn, name))
 
     def busy_with(self) -> str | None:
-        """The work of the companions at that time."""
+        """The work at that time."""
         return "; ".join(work for note in self.step.noted(inputs.BusyNote) for work in note.work) or None
 
     def cancel(self) -> None:

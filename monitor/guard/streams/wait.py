@@ -39,6 +39,8 @@ from monitor.tools.base import Alarm, Clock
 if TYPE_CHECKING:
     import trio
 
+    from monitor.core.limits import LimitedRun
+
 
 # --------------------------------------------------------------------------------------------------
 # Where a run's time comes from, and alarms of the running event loop.
@@ -205,16 +207,6 @@ _current_task = asyncio.current_task
 """Called with the loop, it need not look the loop up, which is half of its cost."""
 
 
-class Deadlined(Protocol):
-    """The part of the run that a wait needs."""
-
-    deadline: float
-
-    def refresh(self, now: float) -> float:
-        """`deadline`, made exact for the pending read. Never raises."""
-        ...
-
-
 class ReadWait(Protocol):
     """Makes one stream's reads interruptible."""
 
@@ -260,7 +252,7 @@ def _nothing() -> None:
     """Nothing is to be done before an interruption."""
 
 
-def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = _nothing) -> ReadWait:
+def make_wait(run: LimitedRun, clock: Clock, before: Callable[[], object] = _nothing) -> ReadWait:
     """The wait for the running event loop. `before`: called just before a pending read is
     interrupted.
 
@@ -281,7 +273,7 @@ class _Alarmed(ABC):
 
     __slots__ = ("_alarm", "_before", "_clock", "_run", "_set_for", "pending")
 
-    def __init__(self, run: Deadlined, clock: Clock, before: Callable[[], object]) -> None:
+    def __init__(self, run: LimitedRun, clock: Clock, before: Callable[[], object]) -> None:
         self._run = run
         self._clock = clock
         self._before = before
@@ -333,7 +325,7 @@ class AsyncioWait(_Alarmed):
     __slots__ = ("_again", "_base", "_cancels", "_insists", "_loop", "unsettled")
 
     def __init__(
-        self, run: Deadlined, clock: Clock, before: Callable[[], object], loop: asyncio.AbstractEventLoop
+        self, run: LimitedRun, clock: Clock, before: Callable[[], object], loop: asyncio.AbstractEventLoop
     ) -> None:
         super().__init__(run, clock, before)
         self._loop = loop
@@ -403,7 +395,7 @@ class TrioWait(_Alarmed):
     unsettled = True
 
     def __init__(
-        self, run: Deadlined, clock: Clock, before: Callable[[], object], token: trio.lowlevel.TrioToken
+        self, run: LimitedRun, clock: Clock, before: Callable[[], object], token: trio.lowlevel.TrioToken
     ) -> None:
         import trio  # noqa: PLC0415 - only a program that runs on trio needs it
 

@@ -26,7 +26,7 @@ from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import PRESSING, CompactionReason, ConfigError, StoreError, describe
 from monitor.events import Event
 from monitor.guard.async_sinks import fan_out
-from monitor.guard.checks import CLOSE_GRACE_S
+from monitor.guard.options import CLOSE_GRACE_S
 from monitor.guard.streams.wait import Clock, SystemClock
 from monitor.messages import Message
 from monitor.models import Model, ToolSpec

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from monitor.context.compaction.hooks import CompactionRecord
-from monitor.core.inputs import LifeNote, split
+from monitor.core.replay.inputs import LifeNote, split
 from monitor.core.replay.recording import InputLog
 from monitor.errors import CompactionFailure
 from monitor.events import CompactionFailed, CompactionFinished, CompactionStarted, Event

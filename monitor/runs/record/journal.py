@@ -15,7 +15,7 @@ from typing import TypeAlias
 import anyio
 
 from monitor.chunks import ToolResult
-from monitor.core.inputs import split
+from monitor.core.replay.inputs import split
 from monitor.core.replay.recording import InputLog
 from monitor.events import ApprovalAnswered, ApprovalRequested, Event
 from monitor.messages import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, Message, comes_after

@@ -18,8 +18,8 @@ from typing import Any, Final
 from monitor._util.argument_checks import check_part, check_parts
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.conditions.condition import Condition, check_condition
-from monitor.core import inputs
-from monitor.core.inputs import CoreInput, LoggedInput, joined
+from monitor.core.replay import inputs
+from monitor.core.replay.inputs import CoreInput, LoggedInput, joined
 from monitor.core.replay.recorded_parts import NotRecorded, parts_to_json
 from monitor.core.replay.replayed import ReplayedRun
 from monitor.detectors import default_detectors
@@ -51,7 +51,7 @@ from monitor.events import (
     TurnStarted,
     event_codec,
 )
-from monitor.guard.checks import check_session
+from monitor.guard.options import check_session
 from monitor.messages import AssistantMessage, Reasoning, Text
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Ladder, Policy

@@ -18,8 +18,7 @@ from fractions import Fraction
 from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors.calls.novelty.state_novelty import StateNovelty
 from monitor.errors import ConfigError
-from monitor.judges.digest import Digest
-from monitor.judges.doubts import Doubts
+from monitor.judges.digest import Digest, IdleSteps
 from monitor.judges.judge import MIN_TURNS, JudgeInput
 from monitor.outcome import Turn
 from monitor.transcripts.analysis.scan import KEPT_FOR_JUDGES
@@ -221,7 +220,7 @@ def question_on(run: RecordedRun) -> JudgeInput | None:
     """The judge's input for `run`. `None`: the run is too short."""
     label = run.loop
     end = next((turn for turn in (label.turn_5, label.turn_3) if turn is not None), None) if label is not None else None
-    digest, doubts = Digest(), Doubts(StateNovelty(), run.task)
+    digest, idle_steps = Digest(), IdleSteps(StateNovelty(), run.task)
     turns, text, calls = 0, "", list[ToolCall]()
     chars = 0
     for index, chunk in run.chunks():
@@ -236,9 +235,9 @@ def question_on(run: RecordedRun) -> JudgeInput | None:
                 turns += 1
                 turn = Turn(number=turns, text=text, text_chars=chars, tool_calls=tuple(calls))
                 digest.add_turn(turn)
-                doubts.add_turn(turn)
+                idle_steps.add_turn(turn)
                 text, chars, calls = "", 0, []
             case ToolResult():
                 digest.add_result(chunk)
-                doubts.add_result(chunk)
-    return JudgeInput(run.task, digest.render(), turns + 1, doubts.render()) if turns >= MIN_TURNS else None
+                idle_steps.add_result(chunk)
+    return JudgeInput(run.task, digest.render(), turns + 1, idle_steps.render()) if turns >= MIN_TURNS else None

@@ -12,7 +12,7 @@ import monitor
 from monitor.chunks import TextDelta, ToolCall, TurnFinished
 from monitor.detectors import NoProgress
 from monitor.events import Event, ToolFinished, ToolOutput
-from monitor.guard.checks import CLOSE_GRACE_S
+from monitor.guard.options import CLOSE_GRACE_S
 from monitor.runs.pausing import TOOLS_GRACE
 from monitor.testing import ScriptedModel, call, capture_events
 from monitor.tools import ShellTools, ToolAnswer, Workspace

@@ -7,7 +7,7 @@ import pytest
 import monitor
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
-from monitor.judges.judge import EXCERPT_CHARS, JudgeInput, Panel, detection_of
+from monitor.judges.judge import EXCERPT_CHARS, JudgeInput, RunJudges, detection_of
 from monitor.outcome import Turn
 from monitor.testing import ScriptedModel
 from monitor.verdicts import Judgement
@@ -17,32 +17,32 @@ TOLD = JudgeInput(None, "no calls", 30)
 
 
 def test_without_judges_it_keeps_no_books():
-    panel = Panel([])
-    panel.add_turn(Turn(number=1, text="hello"))
-    panel.add_result(ToolResult("c1", "look", "x"))
-    panel.add_warning(1, "stop it")
-    assert not panel
-    assert panel.due(30) == []
-    assert not hasattr(panel, "_digest")
+    judges = RunJudges([])
+    judges.add_turn(Turn(number=1, text="hello"))
+    judges.add_result(ToolResult("c1", "look", "x"))
+    judges.add_warning(1, "stop it")
+    assert not judges
+    assert judges.due(30) == []
+    assert not hasattr(judges, "_digest")
 
 
 def test_who_is_due_is_told_the_task_the_turn_and_the_record():
     judge = monitor.LoopJudge(MODEL)
-    panel = Panel([judge], "Find it.")
-    panel.add_turn(Turn(number=29, text="", tool_calls=(ToolCall("c1", "look", {}),)))
-    panel.add_result(ToolResult("c1", "look", "nothing"))
-    assert panel.due(29) == []
-    ((asked, told),) = panel.due(30)
+    judges = RunJudges([judge], "Find it.")
+    judges.add_turn(Turn(number=29, text="", tool_calls=(ToolCall("c1", "look", {}),)))
+    judges.add_result(ToolResult("c1", "look", "nothing"))
+    assert judges.due(29) == []
+    ((asked, told),) = judges.due(30)
     assert asked is judge
     assert (told.task, told.turn) == ("Find it.", 30)
     assert 'request 1: "look" with {}' in told.digest
-    assert panel.due(31) == panel.due(100) == []  # it is still at work
+    assert judges.due(31) == judges.due(100) == []  # it is still at work
 
 
 def test_two_judges_of_one_name_are_refused():
     with pytest.raises(ConfigError, match="same name"):
-        Panel([monitor.LoopJudge(MODEL), monitor.LoopJudge(MODEL)])
-    assert len(Panel([monitor.LoopJudge(MODEL), monitor.LoopJudge(MODEL, name="other")]).due(30)) == 2
+        RunJudges([monitor.LoopJudge(MODEL), monitor.LoopJudge(MODEL)])
+    assert len(RunJudges([monitor.LoopJudge(MODEL), monitor.LoopJudge(MODEL, name="other")]).due(30)) == 2
 
 
 def test_two_findings_of_a_judge_are_the_same_loop_and_those_of_two_judges_are_not():

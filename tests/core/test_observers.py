@@ -8,7 +8,7 @@ from typing import Any
 from monitor import events
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.core.detector_bank import abridged_arguments
-from monitor.core.watchers import Watchers
+from monitor.core.observers import Observers
 from monitor.detectors import ContentRepetition
 from monitor.messages import SteerMessage
 from monitor.policy import Ladder, Policy, StopAtFirstLoop
@@ -36,10 +36,10 @@ class _Notes(ContentRepetition):
         self.shown.append("forget")
 
 
-def watchers(policy: Policy | None = None, **options: Any) -> tuple[Watchers, _Notes]:
+def watchers(policy: Policy | None = None, **options: Any) -> tuple[Observers, _Notes]:
     notes = _Notes()
     parts: dict[str, Any] = {"judges": (), "task": None, "loop_key": None, **options}
-    return Watchers([notes], None, policy=policy or StopAtFirstLoop(), **parts), notes
+    return Observers([notes], None, policy=policy or StopAtFirstLoop(), **parts), notes
 
 
 def test_a_call_is_shown_with_what_its_tool_says_identifies_it_and_abridged():

@@ -1,11 +1,13 @@
-"""Checks that guard and supervisor share, and the end of a run whose block is left."""
+"""The options of a guard and of a supervisor: their checks, and their names in other libraries. And
+the end of a run whose block is left.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
 from os import PathLike, fspath
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from monitor import conditions
 from monitor._util.argument_checks import check_part, is_finite, is_whole
@@ -14,9 +16,13 @@ from monitor.budget import Budget
 from monitor.chunks import Price
 from monitor.conditions import Condition, CostLimit, OutputsComplete, PlanComplete, TaskDone
 from monitor.conditions.condition import leaves
+from monitor.context.window import Window
+from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError, TerminateReason, describe
 from monitor.guard.streams.wait import Clock, SystemClock, cancelled_types
 from monitor.judges.judge import Judge, as_judges
+from monitor.policy import Policy
+from monitor.sinks.base import Sink
 from monitor.verdicts import Stop
 
 KEEP_TEXT_CHARS = 1_000_000
@@ -224,3 +230,26 @@ def _conditions() -> dict[str, str]:
     """The names of the public conditions, by their names as options."""
     kinds = [getattr(conditions, name) for name in dir(conditions)]
     return {tag_of(kind): kind.__name__ for kind in kinds if isinstance(kind, type)}
+
+
+# --------------------------------------------------------------------------------------------------
+# For type checkers: both signatures of a guard take these options.
+
+
+class GuardOptions(TypedDict, total=False):
+    """`Guard` documents them."""
+
+    agent: str
+    stop_when: Condition | None
+    detectors: Sequence[Detector] | None
+    policy: Policy | None
+    judge: Judge | Sequence[Judge] | None
+    task: str | None
+    max_nudges: int | None
+    budget: Budget | None
+    prices: Price | str | None
+    window: Window | int | None
+    sinks: Sequence[Sink]
+    clock: Clock | None
+    keep_text_chars: int | None
+    close_grace_s: float | None

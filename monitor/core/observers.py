@@ -1,24 +1,45 @@
-"""The parts that watch a run: its detectors, its policy and its judges. What one of them is shown,
-the others are shown too.
+"""What a run is watched by, and what follows from a finding.
+
+`Observers` are the detectors, the policy and the judges: what one of them is shown, the others are
+shown too. `VerdictQueue` keeps the verdicts until the harness performs them. `ObservedRun` takes in
+findings, judgements and messages, and follows the policy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from monitor import events
-from monitor.chunks import StreamRetried, ToolCall, ToolResult, TurnFinished
+from monitor.chunks import AskCost, StreamRetried, ToolCall, ToolResult, TurnFinished
 from monitor.core.detector_bank import DetectorBank, PartCrash, abridged_arguments, abridged_text
+from monitor.core.ending import RunGoal, SteerQueue
+from monitor.core.limits import LimitedRun, Limits
+from monitor.core.turn import WRITTEN, RunningTurn, is_written_loop
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import FinishReason, TerminateReason
 from monitor.events import Event
-from monitor.judges.judge import NO_JUDGES, Judge, Panel
-from monitor.messages import SteerMessage
+from monitor.judges.judge import NO_JUDGES, Judge, JudgeInput, RunJudges, detection_of
+from monitor.messages import SteerMessage, SteerState
 from monitor.outcome import Turn
 from monitor.policy import Policy, TurnPolicy, stop_for
-from monitor.verdicts import Compact, Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import (
+    Compact,
+    Continue,
+    Detection,
+    Fact,
+    Hold,
+    Judgement,
+    LastTurn,
+    Nudge,
+    Stop,
+    Verdict,
+    WithdrawTool,
+)
+
+T = TypeVar("T")
 
 _ANSWERS = (
     events.Nudged,
@@ -30,7 +51,7 @@ _ANSWERS = (
 """Events after which the verdicts before them were performed."""
 
 
-class Watchers:
+class Observers:
     """The detectors, the policy and the judges of one run. All methods raise `PartCrash` if a part
     fails.
     """
@@ -50,7 +71,7 @@ class Watchers:
         """See `RunCore`."""
         self.detectors = DetectorBank(detectors, of_calls)
         self.verdicts = VerdictQueue(policy)
-        self.judges = _panel(judges, task) if judges else NO_JUDGES
+        self.judges = _run_judges(judges, task) if judges else NO_JUDGES
         self._task = task
         self._loop_key = loop_key
 
@@ -155,12 +176,12 @@ def _handed_over(event: Event) -> bool:
     return isinstance(event, events.RunTerminated) and event.outcome.reason is TerminateReason.WORKER_STOPPING
 
 
-def _panel(judges: Sequence[Judge], task: str | None) -> Panel:
+def _run_judges(judges: Sequence[Judge], task: str | None) -> RunJudges:
     # only a run with a judge needs these
     from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
-    from monitor.judges.doubts import Doubts  # noqa: PLC0415
+    from monitor.judges.digest import IdleSteps  # noqa: PLC0415
 
-    return Panel(judges, task, doubts=Doubts(StateNovelty(), task))
+    return RunJudges(judges, task, idle_steps=IdleSteps(StateNovelty(), task))
 
 
 class VerdictQueue:
@@ -262,3 +283,155 @@ def _suspects(verdict: Verdict, suspicion: Detection | None, loop: Detection) ->
         and suspicion.level == "suspect"
         and suspicion.channel == loop.channel
     )
+
+
+class ObservedRun(LimitedRun):
+    """A limited run with its detectors, its policy, its judges, and the messages to it."""
+
+    __slots__ = ("_cuts", "_observers", "_steers")
+
+    def __init__(
+        self,
+        limits: Limits,
+        goal: RunGoal,
+        running: RunningTurn,
+        observers: Observers,
+        *,
+        emit: Callable[[Event], None],
+        parent: LimitedRun | None,
+        cuts: bool,
+    ) -> None:
+        """`cuts`: a stream in which text loops is left although the run goes on."""
+        super().__init__(limits, goal, running, emit=emit, parent=parent)
+        self._observers = observers
+        self._cuts = cuts
+        self._steers: SteerQueue | None = None  # most runs get no message
+
+    def snapshots(self) -> dict[str, Any]:
+        """The snapshots of the detectors, by their names."""
+        return self._observers.detectors.snapshots()
+
+    # ------------------------------------------------------------------ findings and verdicts
+
+    def found(self, detection: Detection, now: float) -> None:
+        """Take in a detection of the harness itself."""
+        self._tell(lambda: self._take(detection, now), now)
+
+    def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
+        """Call the detectors with `ask(what)`, and take their findings one by one, each with the
+        policy's verdict.
+        """
+        try:
+            for detection in ask(what):
+                if self.ends_stream and detection.channel in WRITTEN:
+                    break  # the stream is being left: later findings in the same piece are dropped
+                self._take(detection, now)
+        except PartCrash as crash:
+            self.fail(crash.error, crash.name, now)
+
+    def _take(self, detection: Detection, now: float) -> None:
+        """Take one finding, and follow the policy's verdict on it. Raises `PartCrash` if the policy
+        fails.
+        """
+        self._emit(events.DetectionRaised(self.at(now), self.turns, detection))
+        if is_written_loop(detection):
+            self._running.loop = detection
+        self._follow(self._observers.verdicts.verdict_on(detection), now, detection)
+
+    def _tell(self, part: Callable[[], None], now: float) -> None:
+        """Call `part`, a method of the detectors or the policy. If it fails, the run ends."""
+        try:
+            part()
+        except PartCrash as crash:
+            self.fail(crash.error, crash.name, now)
+
+    def _follow(self, verdict: Verdict, now: float, detection: Detection | None = None) -> None:
+        if isinstance(verdict, Stop):
+            if self._abort_why is None:  # the user's abort wins
+                self._decide(verdict, now)
+        elif not isinstance(verdict, Continue):
+            self._observers.verdicts.add(verdict, detection)
+            if (
+                detection is not None
+                and self._cuts
+                and self._counters.phase == "streaming"
+                and is_written_loop(detection)
+            ):
+                self._running.cut = detection
+                self.ends_stream = True
+
+    # ------------------------------------------------------------------ messages
+
+    def request(self, text: str, now: float) -> None:
+        """The user asks for something more."""
+        self._tell(partial(self._observers.request, text), now)
+
+    def steer(self, message: SteerMessage, now: float) -> SteerState:
+        """Accept the word of a person or a program to the run, and say what has become of it. A
+        message whose id is known stays what it is. After the end of the run it is returned.
+        """
+        if self._steers is None:
+            self._steers = SteerQueue()
+        if self._outcome is None and self._steers.accept(message):
+            self._emit(events.SteerAccepted(self.at(now), self.turns, message))
+            if message.now and self._counters.phase == "streaming" and self.stop is None:
+                self._running.spoken_over = self.ends_stream = True
+        return self._steers.states.get(message.id, "returned")
+
+    def deliver(self, now: float) -> Sequence[SteerMessage]:
+        """The messages that enter the history now, before the next model call."""
+        due = self._steers.due() if self._steers is not None and self.stop is None else ()
+        for message in due:
+            self._emit(events.SteerDelivered(self.at(now), self.turns, message))
+            self._tell(partial(self._hear, message, self.turns), now)
+        return due
+
+    def _hear(self, message: SteerMessage, turn: int) -> None:
+        """Everyone hears a message to the run. A person's word is progress."""
+        assert self._steers is not None  # noqa: S101 - the message was in it
+        is_progress = self._steers.is_progress(message)
+        self._observers.hear(message, turn, is_progress=is_progress)
+        if is_progress:
+            self._counters.errors.add(is_error=False)
+
+    # ------------------------------------------------------------------ judges
+
+    def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
+        """The judges that the harness must ask now, beside the stream, each with its input."""
+        judges = self._observers.judges
+        if not judges:
+            return []
+        due = judges.due(self.turns) if self.stop is None and self._run_goal.cause is None else []
+        for judge, told in due:
+            self._emit(events.JudgeAsked(self.at(now), told.turn, judge.name))
+        return due
+
+    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: AskCost) -> None:
+        """A judge has answered, perhaps in the middle of a stream. In a last turn its finding has
+        no effect.
+        """
+        if self._outcome is not None:
+            return
+        self._observers.judges.answered(judge, judgement)
+        fact: Fact = "done" if judge.fact == "done" else "loop"  # no judge is taken in that has another
+        self._emit(
+            events.JudgeAnswered(
+                at_s=self.at(now), turn=told.turn, judge=judge.name, fact=fact, judgement=judgement, cost=cost
+            )
+        )
+        if fact == "done":
+            self._counters.task_done = judgement.found
+        elif judgement.found and self._run_goal.cause is None:
+            self.found(detection_of(judge, told, judgement, self.turns), now)
+        self._charge(judge, cost, now)
+
+    def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: AskCost) -> None:
+        """A judge gave no answer. The run goes on."""
+        if self._outcome is None:
+            self._observers.judges.failed(judge)
+            self._emit(events.JudgeFailed(at_s=self.at(now), turn=told.turn, judge=judge.name, why=why, cost=cost))
+            self._charge(judge, cost, now)
+
+    def _charge(self, judge: Judge, cost: AskCost, now: float) -> None:
+        self._limits.spending.charge_judge(cost, counts=judge.counts)
+        self._look(now, waiting=False)
