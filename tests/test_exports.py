@@ -181,7 +181,7 @@ def test_whoever_makes_a_part_of_a_compaction_finds_it_in_one_place():
 
     modules = (summarizer, hooks, cut)
     parts = [one for module in modules for one in vars(module).values() if getattr(one, "_is_protocol", False)]
-    said = [str(hint) for part in parts for method in vars(part).values() for hint in annotations(method).values()]
+    said = [str(hint) for part in parts for method in vars(part).values() for hint in hints_of(method).values()]
     classes = {
         name
         for module in modules
@@ -194,7 +194,7 @@ def test_whoever_makes_a_part_of_a_compaction_finds_it_in_one_place():
     assert used <= {name for module in public for name in module.__all__}
 
 
-def annotations(method: object) -> dict[str, object]:
+def hints_of(method: object) -> dict[str, object]:
     return inspect.get_annotations(method) if inspect.isfunction(method) else {}
 
 

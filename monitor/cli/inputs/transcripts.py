@@ -77,7 +77,7 @@ class Complaints:
     def show(self, console: Console) -> None:
         """Print all of them."""
         for text, style in self.lines:
-            output.complain(console, text, style=style)
+            output.line(console, text, style)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio
 
 from monitor.chunks import NO_COST, AskCost
-from monitor.core.counters import ResumedRun, resumed_run
+from monitor.core.replay.resumed import ResumedRun, resumed_run
 from monitor.events import RunTerminated, TurnEnded
 from monitor.guard.streams.wait import Clock
 from monitor.messages import ApprovalAnswer, ApprovalRequest
