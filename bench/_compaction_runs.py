@@ -420,7 +420,7 @@ async def _measured(preset: str, script: Script, every: int, failing: float, com
             tools=script.tools(),
             outputs=script.declared(number),
             plan=plan,
-            stop_when=monitor.OutputsComplete() if plan is not None else None,
+            stop_when=monitor.conditions.OutputsComplete() if plan is not None else None,
             history=history,
             window=WINDOW,
             compaction=compaction,

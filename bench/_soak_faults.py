@@ -383,7 +383,7 @@ class RaisingDetector:
     def __deepcopy__(self, memo: object) -> RaisingDetector:
         return self
 
-    def observe(self, chunk: monitor.chunks.Chunk) -> Sequence[monitor.Detection]:
+    def observe(self, chunk: monitor.chunks.Chunk) -> Sequence[monitor.verdicts.Detection]:
         self._left -= 1
         if self._left == 0:
             raise crash(self._ledger, "detector raises")

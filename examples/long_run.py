@@ -51,7 +51,10 @@ class Script:
             self.read += 1
             return [call("read_file", path=f"src/f{self.read}.py")]
         said = "".join(
-            part.text for message in request.messages for part in message.content if isinstance(part, monitor.Text)
+            part.text
+            for message in request.messages
+            for part in message.content
+            if isinstance(part, monitor.messages.Text)
         )
         where = re.search(r"It goes to (\S+)\.", said)
         return f"The report goes to {where[1]}." if where else "I have forgotten where the report goes."

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import monitor
 
 
-@monitor.detector(times=3)
+@monitor.detectors.as_detector(times=3)
 def apologies(text: str) -> bool:
     """Whether a sentence is an apology. The third one ends the run."""
     return "i apologise" in text.lower()

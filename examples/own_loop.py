@@ -38,7 +38,7 @@ def read_file(path: str) -> str:
     return f"# {path}\n" + "value = compute(value)  # and so on\n" * (3_400 if path.endswith("30.py") else 100)
 
 
-def carried_out(turn: monitor.Turn, guard: monitor.Guard) -> list[Any]:
+def carried_out(turn: monitor.outcome.Turn, guard: monitor.Guard) -> list[Any]:
     """The turn as messages of the conversation: what the model said, and the results of its
     calls.
     """

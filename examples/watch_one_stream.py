@@ -21,7 +21,7 @@ async def main() -> None:
             print(piece, end="")
     outcome = watched.outcome
     print(f"\n\n{outcome.reason}: {outcome.detail}")
-    if isinstance(outcome.evidence, monitor.Detection):
+    if isinstance(outcome.evidence, monitor.verdicts.Detection):
         found = outcome.evidence
         print(f"repeated {found.count} times from character {found.start_offset}: {found.evidence.excerpt!r}")
 

@@ -23,8 +23,13 @@ _ROOMS = (
     " models outcome policy prices proxy sessions settings shared sinks testing tools transcripts verdicts view"
 )
 """The public modules, separated by blanks."""
-_MOVED = "calls compaction harness reasons schemas state usage"
-"""The old addresses of public modules (`monitor.moved`)."""
+_MOVED = (
+    "calls compaction harness reasons schemas state usage"
+    " Detection detector DoneJudge guarding JsonlSink LogSink Media MonitorError NoProgress ObserveOnly"
+    " OutputsComplete PlanComplete RunFailed SimilarMessages TaskDone Text ToolCallCycle ToolCalled Turn"
+    " UnknownTool Usage"
+)
+"""The old addresses of public modules and names (`monitor.moved`)."""
 
 if TYPE_CHECKING:
     from monitor import adapters as adapters
@@ -65,6 +70,8 @@ if TYPE_CHECKING:
     from monitor.adapters.model_names import model as model
     from monitor.budget import Budget as Budget
     from monitor.chunks import Price as Price
+
+    # The names below have moved: each stays here for one release.
     from monitor.chunks import Usage as Usage
     from monitor.conditions import Condition as Condition
     from monitor.conditions import CostLimit as CostLimit
@@ -89,16 +96,16 @@ if TYPE_CHECKING:
     from monitor.detectors import ToolCallRepetition as ToolCallRepetition
     from monitor.detectors import ToolPolicy as ToolPolicy
     from monitor.detectors import UnknownTool as UnknownTool
+    from monitor.detectors import as_detector as detector  # noqa: F401 - an old name
     from monitor.detectors import default_detectors as default_detectors
-    from monitor.detectors.function_detector import detector as detector
     from monitor.errors import ConfigError as ConfigError
     from monitor.errors import FinishReason as FinishReason
     from monitor.errors import MonitorError as MonitorError
     from monitor.errors import TerminateReason as TerminateReason
     from monitor.errors import ToolError as ToolError
     from monitor.goal.plan import Plan as Plan
+    from monitor.guard import guarding as guarding
     from monitor.guard.guard import Guard as Guard
-    from monitor.guard.guarding import guarding as guarding
     from monitor.guard.watching import watch as watch
     from monitor.judges import DoneJudge as DoneJudge
     from monitor.judges import LoopJudge as LoopJudge
@@ -126,6 +133,7 @@ if TYPE_CHECKING:
     from monitor.verdicts import Compact as Compact
     from monitor.verdicts import Continue as Continue
     from monitor.verdicts import Detection as Detection
+    from monitor.verdicts import Hold as Hold
     from monitor.verdicts import LastTurn as LastTurn
     from monitor.verdicts import Nudge as Nudge
     from monitor.verdicts import Stop as Stop

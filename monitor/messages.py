@@ -119,7 +119,7 @@ def _check_parts(message: UserMessage | AssistantMessage) -> None:
     if isinstance(content, str):
         kind = type(message).__name__
         raise ConfigError(
-            f"{kind}.content takes parts, not a text: write monitor.{kind}((monitor.Text({content!r:.80}),))"
+            f"{kind}.content takes parts, not a text: write monitor.{kind}((monitor.messages.Text({content!r:.80}),))"
         )
 
 

@@ -1,4 +1,7 @@
-"""The old addresses of public modules. Each stays for one release, as a module of three lines."""
+"""The old addresses of public modules and names, which stay for one release.
+
+A module has three lines at its old address. A name is listed in `monitor/__init__.py`.
+"""
 
 from __future__ import annotations
 
@@ -21,4 +24,9 @@ MOVED: Final = {
 
 def has_moved(module: str) -> None:
     """Warn the importer of `module` that its names stand elsewhere."""
-    warnings.warn(f"{module} is {MOVED[module]} now, and goes with {REMOVED_IN}", DeprecationWarning, stacklevel=3)
+    warn(module, MOVED[module], stacklevel=4)
+
+
+def warn(old: str, new: str, stacklevel: int = 4) -> None:
+    """Warn that `old` is `new` now."""
+    warnings.warn(f"{old} is {new} now, and goes with {REMOVED_IN}", DeprecationWarning, stacklevel=stacklevel)

@@ -95,7 +95,7 @@ async def test_a_huge_delta_is_read_like_any_other(anyio_backend: str, megabytes
     line = "".join(f"line {number} of the log, with {number * 7919 % 100_003} in it\n" for number in range(2_500))
     huge = (line * 1_100)[: megabytes * 1_000_000]
     source = ScriptedStream("before", huge, "after")
-    seen, outcome, _ = await watched_to_the_end(source, policy=monitor.ObserveOnly(), **options)
+    seen, outcome, _ = await watched_to_the_end(source, policy=monitor.policy.ObserveOnly(), **options)
     assert [len(piece) for piece in seen] == [6, megabytes * 1_000_000, 5]
     assert outcome.ok
 
@@ -261,7 +261,7 @@ async def test_a_source_that_ends_when_it_is_woken_still_gives_our_reason() -> N
 
 async def test_a_policy_that_crashes_ends_the_run() -> None:
     class Broken(monitor.StopAtFirstLoop):
-        def decide(self, detection: monitor.Detection) -> monitor.Verdict:
+        def decide(self, detection: monitor.verdicts.Detection) -> monitor.Verdict:
             raise LookupError("policy bug")
 
     seen, outcome, _ = await watched_to_the_end(ScriptedStream(*["again and again. "] * 100), policy=Broken())
@@ -336,5 +336,5 @@ async def test_what_a_run_hands_out_can_be_printed_also_if_the_exception_behind_
     assert isinstance(outcome.error, Unprintable)
     assert "Unprintable" in repr(outcome)
     assert all(map(repr, events))
-    with pytest.raises(monitor.RunFailed, match="Unprintable"):
+    with pytest.raises(monitor.outcome.RunFailed, match="Unprintable"):
         outcome.raise_for_reason()

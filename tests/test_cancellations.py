@@ -254,7 +254,7 @@ async def test_the_failure_names_what_the_source_raised_and_keeps_it(kind: str, 
     reader = Reader(Source(read=KINDS[kind](anyio_backend)))
     await reader.read()
     error = reader.watch.outcome.error
-    assert isinstance(error, monitor.MonitorError)
+    assert isinstance(error, monitor.errors.MonitorError)
     assert error.__cause__ is not None
     assert type(error.__cause__).__name__ in str(error)
     turn = reader.watch.turn

@@ -220,7 +220,7 @@ async def test_a_generator_exit_of_the_sources_own_is_not_the_callers_end() -> N
         assert [piece async for piece in watched] == ["a"]
     outcome = _is_over(sink)
     assert outcome.reason is Reason.ERROR
-    assert isinstance(outcome.error, monitor.MonitorError)
+    assert isinstance(outcome.error, monitor.errors.MonitorError)
 
 
 @pytest.mark.anyio

@@ -403,7 +403,7 @@ class Crashing:
 
     name = "crashing"
 
-    def observe(self, chunk: monitor.chunks.Chunk) -> list[monitor.Detection]:
+    def observe(self, chunk: monitor.chunks.Chunk) -> list[monitor.verdicts.Detection]:
         raise KeyError("bug")
 
     def reset(self) -> None: ...
@@ -455,7 +455,7 @@ async def test_an_exception_of_the_provider_is_an_outcome_with_the_exception_kep
     assert outcome.error is error
     assert outcome.source == "provider"
     assert w.seen == ["a"]
-    with pytest.raises(monitor.RunFailed) as caught:
+    with pytest.raises(monitor.outcome.RunFailed) as caught:
         outcome.raise_for_reason()
     assert caught.value.__cause__ is error
 
@@ -466,7 +466,7 @@ async def test_a_loop_delivers_the_piece_in_which_it_is_seen_and_nothing_after_i
     w = Watching(Source(*[sentence] * 60))
     await w.read()
     outcome = w.ended(Reason.LOOP_DETECTED)
-    assert isinstance(outcome.evidence, monitor.Detection)
+    assert isinstance(outcome.evidence, monitor.verdicts.Detection)
     assert outcome.source == outcome.evidence.detector
     assert len(w.seen) == w.source.pulled < 15
     assert outcome.closed_after_s is not None
@@ -853,7 +853,7 @@ async def test_a_condition_may_give_its_reason_as_a_word() -> None:
 @pytest.mark.parametrize("answer", [None, "Stop", 3])
 async def test_a_policy_that_answers_no_verdict_ends_the_run(answer: Any) -> None:
     class Odd(monitor.StopAtFirstLoop):
-        def decide(self, detection: monitor.Detection) -> Any:
+        def decide(self, detection: monitor.verdicts.Detection) -> Any:
             return answer
 
     w = Watching(Source(*["again and again. "] * 100), policy=Odd())

@@ -91,11 +91,11 @@ monitor.Budget(200_000) ## Budget: too many positional arguments ## write monito
 monitor.Budget(tokens=-3) ## Budget.tokens ... not -3 ## leave it out for no limit
 monitor.Supervisor(model, budget=200_000) ## budget ... not 200000 ## a monitor.Budget
 monitor.Predicate('x', reason=monitor.TerminateReason.CONDITION_MET, name='x') ## Predicate takes a function ## write monitor.Predicate(lambda state: ...), not 'x'
-monitor.ToolCalled(search) ## ToolCalled takes the name of a tool ## write monitor.ToolCalled('search')
-monitor.Guard(stop_when=monitor.OutputsComplete()) ## OutputsComplete needs declared outputs ## write outputs={'summary': str}
-monitor.Supervisor(model, stop_when=monitor.OutputsComplete() | monitor.MaxTurns(3)) ## OutputsComplete needs declared outputs ## write outputs={'summary': str}
-monitor.Guard(stop_when=monitor.PlanComplete()) ## PlanComplete needs the plan of a supervisor ## plan=monitor.Plan(['look', 'mend', 'test'])
-monitor.Supervisor(model, stop_when=monitor.PlanComplete()) ## PlanComplete needs the plan of a supervisor ## plan=monitor.Plan(['look', 'mend', 'test'])
+monitor.conditions.ToolCalled(search) ## ToolCalled takes the name of a tool ## write monitor.conditions.ToolCalled('search')
+monitor.Guard(stop_when=monitor.conditions.OutputsComplete()) ## OutputsComplete needs declared outputs ## write outputs={'summary': str}
+monitor.Supervisor(model, stop_when=monitor.conditions.OutputsComplete() | monitor.MaxTurns(3)) ## OutputsComplete needs declared outputs ## write outputs={'summary': str}
+monitor.Guard(stop_when=monitor.conditions.PlanComplete()) ## PlanComplete needs the plan of a supervisor ## plan=monitor.Plan(['look', 'mend', 'test'])
+monitor.Supervisor(model, stop_when=monitor.conditions.PlanComplete()) ## PlanComplete needs the plan of a supervisor ## plan=monitor.Plan(['look', 'mend', 'test'])
 monitor.Predicate(lambda state: True, reason='enough', name='x') ## Predicate ... not 'enough' ## takes a TerminateReason
 monitor.Supervisor() ## Supervisor ... 'model' ## write monitor.Supervisor(monitor.model('google:gemini-2.5-flash'))
 monitor.Supervisor('google:gemini-2.5-flash') ## 'google:gemini-2.5-flash' is a name ## write model=monitor.model('google:gemini-2.5-flash')
@@ -133,14 +133,14 @@ monitor.ToolCallRepetition(loop_at=0) ## ToolCallRepetition(loop_at=0) ## give 2
 monitor.ToolCallRepetition(suspect_at=9, loop_at=5) ## suspect_at=9 ## give 2 to loop_at (5)
 monitor.ToolCallRepetition(threshold=5) ## ToolCallRepetition has no option 'threshold' ## give one of these: suspect_at, loop_at
 monitor.ToolCallRepetition(5) ## ToolCallRepetition: too many positional arguments ## write monitor.ToolCallRepetition(loop_at=5)
-monitor.NoProgress(stalled=5) ## NoProgress has no option 'stalled' ## write stalled_at=5
+monitor.detectors.NoProgress(stalled=5) ## NoProgress has no option 'stalled' ## write stalled_at=5
 monitor.Ladder(0) ## Ladder: too many positional arguments ## write monitor.Ladder(max_nudges=2)
 monitor.Ladder(clean_turn=3) ## Ladder has no option 'clean_turn' ## write clean_turns=3
 monitor.Guard(policy='ladder') ## policy: 'ladder' has no decide() ## give a policy object
 monitor.Guard(policy=monitor.Ladder) ## policy ... Ladder is a class ## write Ladder()
-monitor.Guard(sinks=monitor.LogSink()) ## sinks ... LogSink ## write sinks=[LogSink(...)]
+monitor.Guard(sinks=monitor.sinks.LogSink()) ## sinks ... LogSink ## write sinks=[LogSink(...)]
 monitor.Guard(sinks=['events.jsonl']) ## sinks: 'events.jsonl' has no emit() ## give a sink object
-monitor.Guard(sinks=[monitor.JsonlSink]) ## sinks ... JsonlSink is a class ## write JsonlSink(...)
+monitor.Guard(sinks=[monitor.sinks.JsonlSink]) ## sinks ... JsonlSink is a class ## write JsonlSink(...)
 monitor.Supervisor(model, judge='gpt-5') ## judge ... not 'gpt-5' ## write judge=monitor.LoopJudge(
 monitor.Supervisor(model, judge=model) ## judge ... ScriptedModel ## write judge=monitor.LoopJudge(
 monitor.Supervisor(model, compaction='opencode') ## compaction ... not 'opencode' ## monitor.Compaction.opencode()
@@ -226,7 +226,7 @@ monitor.MaxConsecutiveErrors('3') ## MaxConsecutiveErrors.errors ... not '3' ## 
 monitor.MaxToolCalls(1.5) ## MaxToolCalls.calls ... not 1.5 ## write calls=1
 monitor.TokenLimit('200k') ## TokenLimit.total_tokens ... not '200k' ## as in monitor.TokenLimit(200_000)
 monitor.CostLimit(float('nan')) ## CostLimit.usd ... not nan ## leave the condition out for no limit
-monitor.ToolCalled(['a', 'b']) ## ToolCalled ... not ['a', 'b'] ## takes the name of a tool
+monitor.conditions.ToolCalled(['a', 'b']) ## ToolCalled ... not ['a', 'b'] ## takes the name of a tool
 monitor.Budget(tokens=True) ## Budget.tokens ... not True ## as in monitor.Budget(tokens=200_000)
 monitor.Supervisor(model, budget={'tokens': 5}) ## budget ... not {'tokens': 5} ## such as monitor.Budget(tokens=200_000)
 monitor.Price('2.5', '10') ## Price.input ... not negative, not '2.5' ## write monitor.Price(2.5, 10.0)
@@ -244,8 +244,8 @@ monitor.LoopJudge('google:gemini-2.5-flash') ## model: 'google:gemini-2.5-flash'
 monitor.LoopJudge(model, threshold=90) ## threshold is 90 ## give a number above 0 and up to 1
 monitor.LoopJudge(model, threshold='0.9') ## LoopJudge.threshold ... not '0.9' ## write threshold=0.9
 monitor.LoopJudge(model, confirm_with='google:x') ## confirm_with: 'google:x' is a name ## write confirm_with=monitor.model('google:x')
-monitor.DoneJudge(model, counts='yes') ## DoneJudge.counts ... not 'yes' ## write counts=True
-monitor.Supervisor(model, stop_when=monitor.TaskDone()) ## TaskDone needs a judge that says when ## write judge=monitor.DoneJudge(model)
+monitor.judges.DoneJudge(model, counts='yes') ## DoneJudge.counts ... not 'yes' ## write counts=True
+monitor.Supervisor(model, stop_when=monitor.conditions.TaskDone()) ## TaskDone needs a judge that says when ## write judge=monitor.judges.DoneJudge(model)
 monitor.Supervisor(model, judge=monitor.LoopJudge) ## judge ... not <class 'monitor.judges.loop.LoopJudge'> ## write judge=monitor.LoopJudge(monitor.model('google:gemini-2.5-flash'))
 monitor.Guard(window=True) ## the window ... not True ## a number of tokens above 0
 monitor.Compaction('pi') ## Compaction: too many positional arguments ## write monitor.Compaction.pi(timeout_s=60)
@@ -257,8 +257,8 @@ monitor.Plan() ## Plan: missing a required argument: 'steps' ## write monitor.Pl
 monitor.Plan('do it') ## the steps of a plan ... not 'do it' ## are a list
 monitor.tools.Approval('yolo') ## Approval: too many positional arguments ## write monitor.tools.Approval(mode='default')
 monitor.tools.Approval(expires_s='60') ## Approval.expires_s ... not '60' ## write expires_s=60
-monitor.JsonlSink() ## JsonlSink: missing a required argument: 'path' ## write monitor.JsonlSink('events.jsonl')
-monitor.JsonlSink(5) ## JsonlSink.path ... not 5 ## as in monitor.JsonlSink('events.jsonl')
+monitor.sinks.JsonlSink() ## JsonlSink: missing a required argument: 'path' ## write monitor.sinks.JsonlSink('events.jsonl')
+monitor.sinks.JsonlSink(5) ## JsonlSink.path ... not 5 ## as in monitor.sinks.JsonlSink('events.jsonl')
 monitor.ToolCallRepetition(suspect_at='3') ## ToolCallRepetition.suspect_at ... not '3' ## write suspect_at=3
 monitor.ToolCallRepetition(tools=['x']) ## ToolCallRepetition.tools ... not ['x'] ## as in monitor.ToolCallRepetition(loop_at=5)
 monitor.ContentRepetition(tail=5) ## ContentRepetition.tail ... not 5 ## a TailRule, or None to switch it off
@@ -290,8 +290,8 @@ monitor.tools.DiscoveredTools('bin/list') ## DiscoveredTools: missing a required
 monitor.shared.SharedBudget() ## SharedBudget: missing a required argument: 'store' ## write monitor.shared.SharedBudget(monitor.shared.SQLiteBudgets('budgets.db'), 'research')
 monitor.shared.SQLiteBudgets(5) ## SQLiteBudgets.path ... not 5 ## as in monitor.shared.SQLiteBudgets('budgets.db')
 monitor.load_settings(5) ## load_settings.path ... not 5 ## as in monitor.load_settings('agent-monitor.toml')
-monitor.UserMessage('hello') ## UserMessage.content ... not a text ## write monitor.UserMessage((monitor.Text('hello'),))
-monitor.AssistantMessage('hello') ## AssistantMessage.content ... not a text ## write monitor.AssistantMessage((monitor.Text('hello'),))
+monitor.UserMessage('hello') ## UserMessage.content ... not a text ## write monitor.UserMessage((monitor.messages.Text('hello'),))
+monitor.AssistantMessage('hello') ## AssistantMessage.content ... not a text ## write monitor.AssistantMessage((monitor.messages.Text('hello'),))
 monitor.sessions.SQLiteSession() ## SQLiteSession: missing a required argument: 'path' ## write monitor.sessions.SQLiteSession('work.session')
 monitor.sessions.SQLiteSession('x.session', wait_s='5') ## SQLiteSession.wait_s ... not '5' ## write wait_s=5
 monitor.sessions.SQLiteSession('x.session', chunk=True) ## SQLiteSession has no option 'chunk' ## write chunks=True
@@ -299,7 +299,7 @@ monitor.proxy.Proxy() ## Proxy: missing a required argument: 'upstreams' ## writ
 monitor.sinks.OtelSink('reviewer') ## OtelSink: too many positional arguments ## write monitor.sinks.OtelSink(agent='reviewer')
 monitor.model() ## model: missing a required argument: 'name' ## write monitor.model('google:gemini-2.5-flash')
 monitor.model('openai:gpt-5', clients=1) ## model has no option 'clients' ## write client=1
-monitor.guarding(monitor.MaxTurns(3)) ## guarding: too many positional arguments ## write monitor.guarding(stop_when=monitor.MaxTurns(30))
+monitor.guard.guarding(monitor.MaxTurns(3)) ## guarding: too many positional arguments ## write monitor.guard.guarding(stop_when=monitor.MaxTurns(30))
 monitor.Supervisor(model).run_sync() ## Supervisor.run_sync: missing a required argument: 'task' ## write supervisor.run_sync('What to do')
 monitor.Supervisor(model).run_sync('x', max_turns=3) ## Supervisor.run_sync has no option 'max_turns': it is an option of the supervisor ## write monitor.Supervisor(model, stop_when=monitor.MaxTurns(3))
 monitor.Supervisor(model).run_sync('x', tools=[add]) ## Supervisor.run_sync has no option 'tools': it is an option of the supervisor ## write monitor.Supervisor(model, tools=...)

@@ -179,10 +179,15 @@ def the_parts_of_the_library_and_those_of_others_are_parts(model: models.Model, 
         detectors.UnknownTool(known=["look"]),
         Quiet(),
     ]
-    policies: list[Policy] = [monitor.Ladder(), monitor.ObserveOnly(), monitor.StopAtFirstLoop(), Stoic()]
-    all_sinks: list[sinks.EventSink] = [monitor.JsonlSink(path), monitor.LogSink(), sinks.MemorySink(), Ear()]
+    policies: list[Policy] = [monitor.Ladder(), monitor.policy.ObserveOnly(), monitor.StopAtFirstLoop(), Stoic()]
+    all_sinks: list[sinks.EventSink] = [
+        monitor.sinks.JsonlSink(path),
+        monitor.sinks.LogSink(),
+        sinks.MemorySink(),
+        Ear(),
+    ]
     all_models: list[models.Model] = [testing.ScriptedModel("Yes."), monitor.model("openai:x"), model, Answerer()]
-    all_judges: list[judges.Judge] = [monitor.LoopJudge(model), monitor.DoneJudge(model), Doubter()]
+    all_judges: list[judges.Judge] = [monitor.LoopJudge(model), monitor.judges.DoneJudge(model), Doubter()]
     all_tools: list[tools.Tool] = [
         monitor.tool(_look),
         monitor.Supervisor(model).as_tool(name="a", description="b"),
@@ -226,7 +231,7 @@ LATE = "" if sys.version_info >= (3, 14) else "from __future__ import annotation
     ("function", "use"),
     [
         ("def mine(x: int) -> Money: ...", tools.tool),
-        ("def mine(text: Money) -> Money: ...", monitor.detector),
+        ("def mine(text: Money) -> Money: ...", monitor.detectors.as_detector),
         ("def mine(state: Money) -> Money: ...", monitor.Predicate),
         ("def mine(given: Money, context: Money) -> Money: ...", lambda mine: tools.tool(guidance=mine)(_look)),
         ("def mine() -> Money: return iter(())", _watched),

@@ -95,7 +95,7 @@ def check_part(name: str, part: object, *methods: str) -> None:
         a = "an" if name[0] in "aeio" else "a"
         way_out = f"give {a} {name.removesuffix('s')} object"
         if name == "detectors" and inspect.isroutine(part):
-            way_out = f"write @monitor.detector above def {part.__name__}"
+            way_out = f"write @monitor.detectors.as_detector above def {part.__name__}"
         raise ConfigError(f"{name}: {part!r} has no {methods[-1]}(): {way_out}")
 
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def lazy_names(package: str, hidden: str = "") -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """The `__all__`, the `__getattr__` and the `__dir__` of the module `package`, whose names are
     loaded at first use: those that it imports for type checkers, in lines like `from a.b import C
-    as C`. Names from `package` itself are its submodules, and `__all__` leaves them out. A name
-    that was used is kept in `package`, so its second use costs nothing. `hidden`: names that are
-    there and that `dir` does not show, separated by blanks.
+    as D`. Names from `package` itself are its submodules, and `__all__` leaves them out. A name
+    that was used is kept in `package`, so its second use costs nothing. `hidden`: names that have
+    moved, separated by blanks. They warn, and neither `dir` nor `__all__` shows them.
 
     A name whose module needs an extra that is not installed is a stand-in, so a bare install can
     be looked through. Using the stand-in raises `MissingExtra`.
@@ -30,30 +30,35 @@ def lazy_names(package: str, hidden: str = "") -> tuple[list[str], Callable[[str
     spec: Any = sys.modules[package].__spec__
     source: str = spec.loader.get_data(spec.origin).decode()
     words = [line.split() for line in source.splitlines() if line.startswith("    from ")]
-    modules = {name: module for _, module, _, name, *_ in words}
+    origins = {alias: (module, name) for _, module, _, name, _, alias, *_ in words}
+    old = hidden.split()
 
     def get(name: str) -> Any:
-        module = modules.get(name)
-        if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{did_you_mean(name, modules)}")
+        if name not in origins:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{did_you_mean(name, names())}")
+        module, original = origins[name]
         try:
-            if module == package:
-                value: Any = importlib.import_module(f"{package}.{name}")
-            else:
-                value = getattr(importlib.import_module(module), name)
+            if module == package:  # an old one warns by itself
+                return importlib.import_module(f"{package}.{name}")
+            value = getattr(importlib.import_module(module), original)
         except Exception as error:
             from monitor.errors import MissingExtra  # noqa: PLC0415 - most programs have their extras
 
             if not isinstance(error, MissingExtra):
                 raise
             return _stand_in(module, name, error)  # it is not kept: the package may be installed later
+        if name in old:
+            from monitor.moved import warn  # noqa: PLC0415 - only for such names
+
+            warn(f"{package}.{name}", f"{module}.{original}")
+            return value
         setattr(sys.modules[package], name, value)
         return value
 
     def names() -> list[str]:
-        return sorted({*modules, *getattr(sys.modules[package], "__all__", ())} - set(hidden.split()))
+        return sorted({*origins, *getattr(sys.modules[package], "__all__", ())} - set(old))
 
-    public = [name for name, module in modules.items() if module != package]
+    public = [name for name, (module, _) in origins.items() if module != package and name not in old]
     return sorted(public, key=lambda name: (not name.isupper(), name)), get, names
 
 

@@ -206,7 +206,9 @@ class CompactReport:
         """The text in the place of the old messages; empty: there is none."""
         if self.result.record is None:
             return ""
-        return "\n".join(part.text for part in self.result.record.shown[0].content if isinstance(part, monitor.Text))
+        return "\n".join(
+            part.text for part in self.result.record.shown[0].content if isinstance(part, monitor.messages.Text)
+        )
 
     @property
     def pinned(self) -> PinnedCounts:

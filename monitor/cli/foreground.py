@@ -47,7 +47,7 @@ def log_of(file: Path | None) -> AbstractContextManager[list[Any]]:
 
     @contextmanager
     def opened() -> Iterator[list[Any]]:
-        with monitor.JsonlSink(file) as sink:
+        with monitor.sinks.JsonlSink(file) as sink:
             yield [sink]
 
     return opened()

@@ -427,7 +427,8 @@ class ToolCalled(Condition):
         if not _is_name(self.tool):
             name = getattr(self.tool, "__name__", None) or "search"
             raise ConfigError(
-                f"ToolCalled takes the name of a tool, not {self.tool!r:.60}: write monitor.ToolCalled({name!r})"
+                f"ToolCalled takes the name of a tool, not {self.tool!r:.60}:"
+                f" write monitor.conditions.ToolCalled({name!r})"
             )
         object.__setattr__(self, "reason", _checked(self.reason, "ToolCalled"))
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from monitor.detectors.detector import FactDetector as FactDetector
     from monitor.detectors.detector import RequestReader as RequestReader
     from monitor.detectors.detector import TextFeed as TextFeed
+    from monitor.detectors.function_detector import as_detector as as_detector
     from monitor.detectors.similar_messages import SimilarMessages as SimilarMessages
     from monitor.detectors.text import ContentRepetition as ContentRepetition
     from monitor.detectors.text import CountedRule as CountedRule

@@ -172,12 +172,12 @@ class FunctionDetector:
 
 
 @overload
-def detector(function: OfText | OfStep, /) -> FunctionDetector: ...
+def as_detector(function: OfText | OfStep, /) -> FunctionDetector: ...
 @overload
-def detector(
+def as_detector(
     *, times: int = 1, level: Literal["suspect", "loop"] = "loop", name: str | None = None
 ) -> Callable[[OfText | OfStep], FunctionDetector]: ...
-def detector(
+def as_detector(
     function: OfText | OfStep | None = None,
     /,
     *,
@@ -187,11 +187,11 @@ def detector(
 ) -> FunctionDetector | Callable[[OfText | OfStep], FunctionDetector]:
     """Decorator: a detector of a plain function, for `detectors=[*default_detectors(), mine]`.
 
-        @monitor.detector(times=3)
+        @monitor.detectors.as_detector(times=3)
         def apologies(text: str) -> bool:
             return "i apologise" in text.lower()
 
-        @monitor.detector
+        @monitor.detectors.as_detector
         def deletions(call: ToolCall, result: ToolResult) -> str | None:
             return "it deletes" if call.name == "delete" and not result.is_error else None
 
@@ -212,15 +212,17 @@ def detector(
         return FunctionDetector(function, name=called, of_text=_reads_text(function), times=times, level=level)
 
     if level not in {"suspect", "loop"}:
-        raise ConfigError(f"detector: level is 'suspect' or 'loop', not {level!r}: write @monitor.detector")
+        raise ConfigError(
+            f"as_detector: level is 'suspect' or 'loop', not {level!r}: write @monitor.detectors.as_detector"
+        )
     if type(times) is not int or times < 1:
-        raise ConfigError(f"detector: times is a whole number of at least 1, not {times!r}: write times=3")
+        raise ConfigError(f"as_detector: times is a whole number of at least 1, not {times!r}: write times=3")
     return decorate(function) if function is not None else decorate
 
 
 def _reads_text(function: object) -> bool:
     """Whether `function` takes text; else it takes a call and its result."""
-    line = "write @monitor.detector above def mine(text: str) or def mine(call, result)"
+    line = "write @monitor.detectors.as_detector above def mine(text: str) or def mine(call, result)"
     if not callable(function):
         raise ConfigError(f"detector takes a function, not {function!r}: {line}")
     if inspect.iscoroutinefunction(function):

@@ -117,7 +117,7 @@ class SimilarMessages:
     need: int
     """The number of code points that may be held back."""
 
-    @explains_options(example="monitor.SimilarMessages(loop_at=5)")
+    @explains_options(example="monitor.detectors.SimilarMessages(loop_at=5)")
     def __init__(
         self,
         *,

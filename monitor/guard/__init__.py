@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from monitor._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from monitor.guard.framework_guards import guarding as guarding
     from monitor.guard.guard import Guard as Guard
     from monitor.guard.guard_streams import Watched as Watched
     from monitor.guard.streams.wait import Alarm as Alarm

@@ -69,7 +69,7 @@ def checked_judges(
     judges = as_judges(given)
     for part in leaves(stop_when) if stop_when is not None else ():
         if isinstance(part, TaskDone) and not any(judge.fact == "done" for judge in judges):
-            raise ConfigError("TaskDone needs a judge that says when: write judge=monitor.DoneJudge(model)")
+            raise ConfigError("TaskDone needs a judge that says when: write judge=monitor.judges.DoneJudge(model)")
         if isinstance(part, OutputsComplete) and not outputs:
             raise ConfigError("OutputsComplete needs declared outputs: write outputs={'summary': str}")
         if isinstance(part, PlanComplete) and not plan:

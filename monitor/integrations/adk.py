@@ -18,7 +18,7 @@ from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.parts import name_of
 from monitor.chunks import Chunk
 from monitor.errors import AdapterError, MissingExtra
-from monitor.guard.guarding import GuardSource
+from monitor.guard.framework_guards import GuardSource
 from monitor.integrations._common.guarded_requests import (
     Answered,
     FrameworkAdapter,

@@ -14,7 +14,7 @@ from typing import Any
 from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.guard.guarding import GuardSource
+from monitor.guard.framework_guards import GuardSource
 from monitor.integrations._common.guarded_requests import Answered, FrameworkAdapter, GuardedRequests, written
 from monitor.outcome import StoppedByGuard
 from monitor.wires.fields import finish_reason_of

@@ -17,7 +17,7 @@ from monitor._util.argument_checks import signature_of
 from monitor.adapters.parts import arguments_of, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
-from monitor.guard.guarding import GuardSource, guard_here
+from monitor.guard.framework_guards import GuardSource, guard_here
 from monitor.integrations._common.guarded_requests import Answered, FrameworkAdapter, GuardedRequests, last_words
 from monitor.integrations._common.stand_in import StandIn
 from monitor.outcome import StoppedByGuard

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import ConfigError, MissingExtra
-from monitor.guard.guarding import GuardSource
+from monitor.guard.framework_guards import GuardSource
 from monitor.integrations._common.guarded_requests import (
     Answered,
     GuardedRequest,

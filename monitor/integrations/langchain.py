@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
-from monitor.guard.guarding import GuardSource
+from monitor.guard.framework_guards import GuardSource
 from monitor.integrations._common.guarded_requests import (
     Answered,
     FrameworkAdapter,

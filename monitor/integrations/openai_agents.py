@@ -13,7 +13,7 @@ from typing import Any
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import MissingExtra
-from monitor.guard.guarding import GuardSource
+from monitor.guard.framework_guards import GuardSource
 from monitor.integrations._common.guarded_requests import Answered, GuardedRequests, classify
 from monitor.integrations._common.stand_in import StandIn
 from monitor.models import ModelError

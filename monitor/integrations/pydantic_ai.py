@@ -16,7 +16,7 @@ from monitor.adapters.adapter import responses_behind
 from monitor.adapters.parts import arguments_of, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.guard.guarding import GuardSource
+from monitor.guard.framework_guards import GuardSource
 from monitor.integrations._common.guarded_requests import (
     Answered,
     FrameworkAdapter,

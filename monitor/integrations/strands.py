@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.guard.guarding import GuardSource
+from monitor.guard.framework_guards import GuardSource
 from monitor.integrations._common.guarded_requests import (
     Answered,
     FrameworkAdapter,

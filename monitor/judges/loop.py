@@ -202,7 +202,7 @@ class LoopJudge(ModelJudge):
 
 
 class DoneJudge(ModelJudge):
-    """Says whether the task is complete. Use it with `stop_when=monitor.TaskDone()`.
+    """Says whether the task is complete. Use it with `stop_when=monitor.conditions.TaskDone()`.
 
     Asked from turn 2 on, because a task may be done at any turn. Asked again after `first_interval`
     turns, until it has given a confidence.
@@ -211,7 +211,7 @@ class DoneJudge(ModelJudge):
     fact: Fact = "done"
     instructions = DONE_INSTRUCTIONS
 
-    @explains_options(example="monitor.DoneJudge(monitor.model('google:gemini-2.5-flash'))")
+    @explains_options(example="monitor.judges.DoneJudge(monitor.model('google:gemini-2.5-flash'))")
     def __init__(self, model: Model, **options: Any) -> None:
         """The options are those of `LoopJudge`. The threshold is 0.8 here: a run that is stopped
         too early can be continued.

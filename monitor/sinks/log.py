@@ -109,7 +109,7 @@ def _logger() -> Any:
 # tools, so only the owner can read a new file.
 
 
-@explained(example="monitor.JsonlSink('events.jsonl')")
+@explained(example="monitor.sinks.JsonlSink('events.jsonl')")
 class JsonlSink:
     """Appends one line an event, flushed at once, so that a crash loses nothing. Close it, or use
     it as `with`.

@@ -295,7 +295,7 @@ class Tool(Protocol):
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> object:
         """Carry out the call and return the answer. A text goes to the model as it is,
-        `monitor.Media` as media, and anything else as JSON.
+        `monitor.messages.Media` as media, and anything else as JSON.
 
         An exception becomes an error result. Of a `ToolError` it has the message alone, of any
         other exception the type too.

@@ -12,9 +12,9 @@
   caller's context variables. A thread cannot be stopped. After a timeout or a cancellation nobody
   waits for it any longer, and its answer is dropped. At most 40 threads run at once, as anyio's
   default limiter allows.
-- **The answer** may be anything: text goes as it is, `monitor.Media` (or a list with it) as media,
-  the rest as JSON; bytes are refused. `None` is `null`. For a function declared `-> None` it is
-  "done", because there `None` does not mean that nothing was found.
+- **The answer** may be anything: text goes as it is, a `Media` of `monitor.messages` (or a list
+  with it) as media, the rest as JSON; bytes are refused. `None` is `null`. For a function declared
+  `-> None` it is "done", because there `None` does not mean that nothing was found.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ PARTS: list[Any] = [
     *default_detectors(),
     *default_detectors(tools={"poll": POLL}),
     monitor.ToolCallRepetition(loop_at=7, suspect_at=None, exempt=["wait"], name="mine"),
-    monitor.ToolCallCycle(max_period=3, unordered_at=None),
-    monitor.NoProgress(stalled_suspect_at=None, stalled_at=20),
-    monitor.UnknownTool(known=["look"]),
-    monitor.SimilarMessages(near=False),
+    monitor.detectors.ToolCallCycle(max_period=3, unordered_at=None),
+    monitor.detectors.NoProgress(stalled_suspect_at=None, stalled_at=20),
+    monitor.detectors.UnknownTool(known=["look"]),
+    monitor.detectors.SimilarMessages(near=False),
     ContentRepetition(chant=None, tail=TailRule(), channels=["text"]),
     monitor.Ladder(max_nudges=1, clean_turns=None, final_tools=("tell",), hold=True),
-    monitor.ObserveOnly(),
+    monitor.policy.ObserveOnly(),
     monitor.StopAtFirstLoop(),
     monitor.Price(1.0, 2.0, cached=0.5),
 ]
@@ -39,7 +39,7 @@ def test_a_part_is_made_again_from_its_options(part: Any):
 
 def test_options_are_those_that_were_given():
     given: dict[str, Any] = {"stalled_suspect_at": None, "stalled_at": 20, "name": "mine"}
-    options = options_of(monitor.NoProgress(**given)) or {}
+    options = options_of(monitor.detectors.NoProgress(**given)) or {}
     assert {name: options[name] for name in given} == given
     text = options_of(ContentRepetition(chant=None, channels=["text"])) or {}
     assert (text["chant"], text["channels"]) == (None, ["text"])
@@ -53,9 +53,9 @@ def test_every_detector_of_the_library_has_options(name: str):
 
 
 def test_a_part_with_a_function_has_no_options():
-    assert options_of(monitor.NoProgress(progress=lambda _: 1.0)) is None
+    assert options_of(monitor.detectors.NoProgress(progress=lambda _: 1.0)) is None
     keyed = monitor.ToolPolicy(loop_key=lambda arguments: arguments)
-    assert options_of(monitor.ToolCallCycle(tools={"look": keyed})) is None
+    assert options_of(monitor.detectors.ToolCallCycle(tools={"look": keyed})) is None
 
 
 def test_options_that_do_not_fit_are_refused():

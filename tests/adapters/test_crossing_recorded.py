@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from monitor import AssistantMessage, Text, UserMessage
+from monitor import AssistantMessage, UserMessage
 from monitor.adapters import to_form
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall
 from monitor.context import Form, repair, validate
 from monitor.core.turn import MessageBuilder
-from monitor.messages import Message, Reasoning
+from monitor.messages import Message, Reasoning, Text
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from tests.adapters.test_cut_calls import NO_JSON, WIRES, Wire
 from tests.context.wire import FORMS

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor import Media
 from monitor.adapters import to_form
 from monitor.adapters.anthropic import model as anthropic_model
 from monitor.adapters.google import model as google_model
 from monitor.adapters.openai import model as _openai_messages
 from monitor.context import Form, read_history, repair
+from monitor.messages import Media
 from tests.context.talk import IMAGE, ran, said, user
 from tests.context.wire import FORMS
 
@@ -62,7 +62,8 @@ def test_media_that_are_nowhere_are_an_error(form: Form) -> None:
 def test_it_needs_no_sdk():
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('google.genai', 'openai', 'anthropic'))); import monitor\nfor"
-        f" form in {FORMS!r}: print(len(monitor.adapters.to_form(form, [monitor.UserMessage((monitor.Text('hi'),))])))"
+        f" form in {FORMS!r}: print(len(monitor.adapters.to_form(form, [monitor.UserMessage((monitor.messages.Text("
+        "'hi'),))])))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=True)
     assert done.stdout.split() == ["1"] * 4

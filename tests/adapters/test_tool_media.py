@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor import AssistantMessage, Media, Text, UserMessage
+from monitor import AssistantMessage, UserMessage
 from monitor.adapters import to_form
 from monitor.adapters.google.model import to_contents
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import ClipResults, DropMedia, Form, PruneResults, read_history, repair, validate
 from monitor.context.tokens import message_tokens
+from monitor.messages import Media, Text
 from monitor.testing import LocalGemini
 from monitor.testing.gemini_steps import events_of
 from monitor.tools.registry import Registry

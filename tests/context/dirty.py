@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, Media, Text, UserMessage
+from monitor import AssistantMessage, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import RawMessage
-from monitor.messages import Message, Reasoning
+from monitor.messages import Media, Message, Reasoning, Text
 from monitor.wires.fields import Unread
 
 IDS = st.sampled_from(["", " ", "a", "b", "call_0", "call_1", "toolu_01", "fc|x", "é", "x" * 41, "y" * 70])

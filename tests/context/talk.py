@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from monitor import AssistantMessage, Media, Text, UserMessage
+from monitor import AssistantMessage, UserMessage
 from monitor.chunks import ToolCall, ToolResult
-from monitor.messages import Message
+from monitor.messages import Media, Message, Text
 
 IMAGE = Media("image/png", data="iVBORw0KGgo=", name="chart.png")
 

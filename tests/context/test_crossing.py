@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, Text, UserMessage
+from monitor import AssistantMessage, UserMessage
 from monitor._util.part_options import REDACTED, goes_to, mark, origin
 from monitor.adapters.anthropic.model import to_messages as to_anthropic
 from monitor.adapters.google.model import to_contents
@@ -20,7 +20,7 @@ from monitor.adapters.openai.model import to_input
 from monitor.adapters.openai.model import to_messages as to_chat
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, read_history, repair, validate
-from monitor.messages import Reasoning
+from monitor.messages import Reasoning, Text
 from tests.context.wire import FORMS, builder, sdk_takes
 from tests.examples import FEWER_EACH
 

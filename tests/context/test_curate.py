@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from monitor import Text, UserMessage
+from monitor import UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import RawMessage, curated, read_history, recorded, repair
 from monitor.context.repairs import SILENT
-from monitor.messages import Reasoning
+from monitor.messages import Reasoning, Text
 from tests.context.dirty import histories
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, ConfigError, Text
+from monitor import AssistantMessage, ConfigError
 from monitor.chunks import ToolCall
 from monitor.context import CutPoint, cut_by_turns
 from monitor.context.cut import KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.history import COMPACTION
 from monitor.context.tokens import MESSAGE_TOKENS
-from monitor.messages import Message, Reasoning
+from monitor.messages import Message, Reasoning, Text
 from tests.context.talk import IMAGE, ran, said, tokens, user
 
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import pytest
 
-from monitor import FinishReason, Turn, Usage, Window
+from monitor import FinishReason, Window
+from monitor.chunks import Usage
 from monitor.context import Headroom, History, HistoryEdit, OverflowKind
 from monitor.context.overflow import Full, Fullness
 from monitor.models import ErrorKind, ModelError, ToolSpec
+from monitor.outcome import Turn
 from tests.context.talk import said, tokens, user
 
 pytestmark = pytest.mark.feature("OC-04")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, ConfigError, Text, UserMessage
+from monitor import AssistantMessage, ConfigError, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import CommittedEdit, History, HistoryEdit, Stale
-from monitor.messages import Message
+from monitor.messages import Message, Text
 
 
 def user(text: str) -> UserMessage:

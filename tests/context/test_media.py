@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from monitor import ConfigError, Media, UserMessage
+from monitor import ConfigError, UserMessage
 from monitor.context import ClipResults, DropMedia, reduced, sizes_by_source
 from monitor.context.reduce import without_media
 from monitor.context.tokens import MESSAGE_TOKENS
+from monitor.messages import Media
 from monitor.models import ModelRequest
 from tests.context.talk import IMAGE, ran, results, said, user, words
 

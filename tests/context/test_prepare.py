@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, Text, UserMessage
+from monitor import AssistantMessage, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import RawMessage, prepare, validate
-from monitor.messages import Message, RepairKind
+from monitor.messages import Message, RepairKind, Text
 from tests.context.dirty import histories
 from tests.context.wire import builder
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import ConfigError, Text, UserMessage
+from monitor import ConfigError, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import (
     ClipResults,
@@ -32,7 +32,7 @@ from monitor.context import (
 )
 from monitor.context.cut import KeepShare, KeepTokens
 from monitor.context.tokens import IMAGE_TOKENS, MESSAGE_TOKENS, message_tokens
-from monitor.messages import AssistantMessage, Message, Reasoning
+from monitor.messages import AssistantMessage, Message, Reasoning, Text
 from tests.context.dirty import histories
 from tests.context.talk import IMAGE, ran, said, tokens, user
 from tests.context.wire import FORMS, builder

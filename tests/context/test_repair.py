@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, ConfigError, FinishReason, Media, Text, UserMessage
+from monitor import AssistantMessage, ConfigError, FinishReason, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import RawMessage, repair
 from monitor.context.repairs import BEGINNING
 from monitor.errors import AdapterError
-from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, Message, Reasoning, RepairKind
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, Media, Message, Reasoning, RepairKind, Text
 from monitor.wires.fields import Unread
 from tests.context.dirty import histories
 

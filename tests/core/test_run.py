@@ -88,7 +88,7 @@ def test_every_run_ends_with_exactly_one_run_terminated(recorded: list[tuple[flo
 def test_how_the_provider_cuts_the_text_makes_no_difference(text: str, one: int, other: int) -> None:
     def findings(size: int) -> list[object]:
         chunks = rechunk([monitor.chunks.TextDelta(text), DONE], size)
-        events = replayed([(0.0, chunk) for chunk in chunks], policy=monitor.ObserveOnly(), stop_when=None)
+        events = replayed([(0.0, chunk) for chunk in chunks], policy=monitor.policy.ObserveOnly(), stop_when=None)
         return [e.detection for e in events if isinstance(e, monitor.events.DetectionRaised)]
 
     assert findings(one) == findings(other)
@@ -145,7 +145,7 @@ def test_results_without_ids_are_matched_in_call_order() -> None:
         name = "results"
         seen: list[monitor.chunks.ToolResult] = []  # noqa: RUF012 - one test
 
-        def observe(self, chunk: Chunk) -> Sequence[monitor.Detection]:
+        def observe(self, chunk: Chunk) -> Sequence[monitor.verdicts.Detection]:
             if isinstance(chunk, monitor.chunks.ToolResult):
                 self.seen.append(chunk)
             return ()
@@ -202,7 +202,7 @@ def test_a_provider_that_reports_usage_only_sometimes_keeps_what_it_said() -> No
     run.feed(monitor.chunks.UsageReport(output_tokens=5, reasoning_tokens=2), 0.0)
     run.feed(monitor.chunks.UsageReport(output_tokens=3), 0.0)  # a running total never falls
     turn = run.end_turn(0.0, finished=True)
-    assert turn.usage == monitor.Usage(10, 5, 2, 4, 15)
+    assert turn.usage == monitor.chunks.Usage(10, 5, 2, 4, 15)
 
 
 def test_what_is_held_of_a_stream_does_not_grow_with_it() -> None:

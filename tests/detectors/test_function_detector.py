@@ -1,4 +1,4 @@
-"""`@monitor.detector`: a detector of a plain function."""
+"""`@monitor.detectors.as_detector`: a detector of a plain function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DONE = TurnFinished(monitor.FinishReason.DONE)
 
 
 def sorry(**options: Any) -> Any:
-    @monitor.detector(**options)
+    @monitor.detectors.as_detector(**options)
     def apologies(text: str) -> bool:
         return "sorry" in text
 
@@ -27,14 +27,14 @@ def sorry(**options: Any) -> Any:
 
 
 def fails() -> Any:
-    @monitor.detector(times=2)
+    @monitor.detectors.as_detector(times=2)
     def failures(call: ToolCall, result: ToolResult) -> str | None:
         return f"{call.name} failed" if result.is_error else None
 
     return failures
 
 
-def found(detector: Any, *chunks: Any) -> list[monitor.Detection]:
+def found(detector: Any, *chunks: Any) -> list[monitor.verdicts.Detection]:
     return [one for chunk in chunks for one in detector.observe(chunk)]
 
 
@@ -59,7 +59,7 @@ def test_the_finding_names_the_function_the_text_and_the_place():
 
 
 def test_the_first_line_of_the_docstring_is_the_sentence():
-    @monitor.detector(times=2)
+    @monitor.detectors.as_detector(times=2)
     def captcha(text: str) -> bool:
         """The site shows a captcha.
 
@@ -107,7 +107,7 @@ def test_what_an_attempt_said_does_not_count_when_it_is_void():
 def test_text_without_an_end_is_shown_in_bounded_pieces():
     seen: list[str] = []
 
-    @monitor.detector
+    @monitor.detectors.as_detector
     def lengths(text: str) -> None:
         seen.append(text)
 
@@ -139,7 +139,7 @@ async def test_a_run_ends_by_the_function_and_says_so():
 
 @pytest.mark.anyio
 async def test_a_function_that_raises_or_answers_nonsense_ends_the_run_with_its_name():
-    @monitor.detector
+    @monitor.detectors.as_detector
     def broken(text: str) -> bool:
         return 5  # type: ignore[return-value]
 
@@ -161,11 +161,11 @@ async def waits(text: str) -> bool:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: monitor.detector(waits), "asynchronous"),  # type: ignore[arg-type]
-        (lambda: monitor.detector(lambda: None), "one text, or a call"),  # type: ignore[arg-type]
-        (lambda: monitor.detector(5), "takes a function"),  # type: ignore[call-overload]
-        (lambda: monitor.detector(needs_more), "one text, or a call"),  # type: ignore[arg-type]
-        (lambda: monitor.Guard(detectors=[waits]), "write @monitor.detector above def waits"),  # type: ignore[list-item]
+        (lambda: monitor.detectors.as_detector(waits), "asynchronous"),  # type: ignore[arg-type]
+        (lambda: monitor.detectors.as_detector(lambda: None), "one text, or a call"),  # type: ignore[arg-type]
+        (lambda: monitor.detectors.as_detector(5), "takes a function"),  # type: ignore[call-overload]
+        (lambda: monitor.detectors.as_detector(needs_more), "one text, or a call"),  # type: ignore[arg-type]
+        (lambda: monitor.Guard(detectors=[waits]), "write @monitor.detectors.as_detector above def waits"),  # type: ignore[list-item]
         (lambda: sorry(times=0), "times=3"),
         (lambda: sorry(level="sure"), "'suspect' or 'loop'"),
     ],

@@ -160,7 +160,7 @@ def answer(number: int, calls: int) -> list[Chunk]:
 FINISHED = TurnFinished(monitor.FinishReason.DONE)
 
 
-async def turn_of(guard: monitor.Guard[Any], world: World, pieces: list[Chunk], *, fails: bool) -> monitor.Turn:
+async def turn_of(guard: monitor.Guard[Any], world: World, pieces: list[Chunk], *, fails: bool) -> monitor.outcome.Turn:
     async with guard.watch(lambda: AsyncCall(world, pieces, fails=fails)) as watched:
         async for _ in watched:
             if world.acts():
@@ -170,7 +170,9 @@ async def turn_of(guard: monitor.Guard[Any], world: World, pieces: list[Chunk], 
     return watched.turn
 
 
-def turn_in_thread(guard: monitor.Guard[Any], world: World, pieces: list[Chunk], *, fails: bool) -> monitor.Turn:
+def turn_in_thread(
+    guard: monitor.Guard[Any], world: World, pieces: list[Chunk], *, fails: bool
+) -> monitor.outcome.Turn:
     with guard.watch(lambda: SyncCall(world, pieces, fails=fails)) as watched:
         for _ in watched:
             if world.acts():

@@ -23,7 +23,7 @@ DONE = TurnFinished(monitor.FinishReason.DONE)
 USED = UsageReport(input_tokens=60, output_tokens=40)
 
 
-async def read(guard: monitor.Guard[Any], *chunks: Any) -> monitor.Turn:
+async def read(guard: monitor.Guard[Any], *chunks: Any) -> monitor.outcome.Turn:
     async with guard.watch(ScriptedStream(*chunks, DONE)) as watched:
         async for _ in watched:
             pass
@@ -48,7 +48,7 @@ class Silent(AsyncIterator[Any]):
         self.closed = True
 
 
-async def drain(guard: monitor.Guard[Any], stream: Any) -> monitor.Turn:
+async def drain(guard: monitor.Guard[Any], stream: Any) -> monitor.outcome.Turn:
     async with guard.watch(stream) as watched:
         async for _ in watched:
             pass
@@ -93,7 +93,7 @@ async def test_what_the_agents_use_counts_together(limit: str) -> None:
 
 async def test_a_loop_in_one_agent_ends_the_others_while_they_write() -> None:
     sibling, parents = Silent(), Silent()
-    turns: list[monitor.Turn] = []
+    turns: list[monitor.outcome.Turn] = []
     async with (
         monitor.Guard() as guard,
         guard.child("a") as a,
@@ -311,7 +311,7 @@ async def test_a_failure_of_the_caller_is_the_end_of_every_agent() -> None:
 
 
 async def test_outputs_of_the_run_are_seen_by_conditions_in_every_agent() -> None:
-    async with monitor.Guard(stop_when=monitor.ToolCalled("submit")) as guard, guard.child() as child:
+    async with monitor.Guard(stop_when=monitor.conditions.ToolCalled("submit")) as guard, guard.child() as child:
         await read(child, ToolCall("s", "submit", {}))
         child.tool_result("s", "taken")
         assert isinstance(guard.check(), monitor.Stop)

@@ -25,7 +25,7 @@ def call(name: str = "search", *, id: str = "c1", **arguments: Any) -> monitor.c
     return monitor.chunks.ToolCall(id, name, arguments)
 
 
-async def read(guard: monitor.Guard, *items: Any) -> monitor.Turn:
+async def read(guard: monitor.Guard, *items: Any) -> monitor.outcome.Turn:
     async with guard.watch(ScriptedStream(*items)) as watched:
         async for _ in watched:
             pass
@@ -53,7 +53,7 @@ async def test_a_turn_says_what_came() -> None:
     assert turn.number == 1
     assert turn.text == "Hello there"
     assert turn.tool_calls == (call(q="x"),)
-    assert turn.usage == monitor.Usage(10, 5, 0, 0, 15)
+    assert turn.usage == monitor.chunks.Usage(10, 5, 0, 0, 15)
     assert not turn.usage_estimated
     assert turn.finish_reason is monitor.FinishReason.DONE
     assert turn.stopped is None
@@ -83,7 +83,7 @@ async def test_evidence_lasts_from_turn_to_turn() -> None:
     assert turn.number == 5
     assert turn.stopped.reason is Reason.LOOP_DETECTED
     assert guard.outcome.reason is Reason.LOOP_DETECTED
-    assert isinstance(guard.outcome.evidence, monitor.Detection)
+    assert isinstance(guard.outcome.evidence, monitor.verdicts.Detection)
     assert guard.outcome.evidence.count == 5
 
 
@@ -192,7 +192,7 @@ NO_ANSWERS: dict[str, tuple[list[Any], Reason]] = {
 async def test_no_order_of_finish_and_check_makes_a_success_of_a_turn_that_is_none(
     before: list[str], last: str, after: list[str], *, nudges: bool
 ) -> None:
-    turn: monitor.Turn | None = None
+    turn: monitor.outcome.Turn | None = None
     async with monitor.Guard(policy=monitor.Ladder() if nudges else None) as guard:
         for step in [*before, last, *after]:
             match step:
@@ -213,7 +213,7 @@ async def test_no_order_of_finish_and_check_makes_a_success_of_a_turn_that_is_no
 
 @given(steps=st.lists(st.sampled_from(["good", "check", "finish", *NO_ANSWERS]), max_size=6))
 async def test_the_run_ends_well_if_its_last_turn_does_and_only_then(steps: list[str]) -> None:
-    async with monitor.Guard(policy=monitor.ObserveOnly()) as guard:
+    async with monitor.Guard(policy=monitor.policy.ObserveOnly()) as guard:
         for step in steps:
             if step in ("check", "finish"):
                 getattr(guard, step)()
@@ -473,7 +473,7 @@ async def test_detectors_none_is_off() -> None:
 async def test_a_policy_that_only_observes_never_stops() -> None:
     sink = monitor.sinks.MemorySink()
     async with monitor.watch(
-        ScriptedStream(*["again and again. "] * 200), policy=monitor.ObserveOnly(), sinks=[sink]
+        ScriptedStream(*["again and again. "] * 200), policy=monitor.policy.ObserveOnly(), sinks=[sink]
     ) as watched:
         assert len([piece async for piece in watched]) == 200
     assert any(isinstance(event, monitor.events.DetectionRaised) for event in sink.events)

@@ -55,8 +55,8 @@ async def test_so_is_each_part_of_it():
     """The summariser's window is small, so the summary is made in parts."""
     first, second = Pause(), Pause()
     talk = [
-        monitor.UserMessage((monitor.Text("word" * 4_000),)),
-        monitor.AssistantMessage((monitor.Text("word" * 400),)),
+        monitor.UserMessage((monitor.messages.Text("word" * 4_000),)),
+        monitor.AssistantMessage((monitor.messages.Text("word" * 400),)),
     ] * 22
     compaction = monitor.Compaction(steps=(), window=monitor.Window(40_000))
     d = driven(

@@ -25,7 +25,7 @@ class Report(BaseModel):
     risk: float
 
 
-async def read(guard: monitor.Guard, *items: Any) -> monitor.Turn:
+async def read(guard: monitor.Guard, *items: Any) -> monitor.outcome.Turn:
     chunks = [monitor.chunks.TextDelta(item) if isinstance(item, str) else item for item in items]
     async with guard.watch(ScriptedStream(*chunks, DONE)) as watched:
         async for _ in watched:

@@ -26,7 +26,7 @@ def guarding(**options: Any) -> monitor.Guard:
     return monitor.Guard(**{"window": WINDOW, "clock": FakeClock(), "detectors": None, **options})
 
 
-async def read(guard: monitor.Guard, *items: Any) -> monitor.Turn:
+async def read(guard: monitor.Guard, *items: Any) -> monitor.outcome.Turn:
     async with guard.watch(ScriptedStream(*items)) as watched:
         async for _ in watched:
             pass

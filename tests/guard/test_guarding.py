@@ -12,7 +12,7 @@ import pytest
 
 import monitor
 from monitor.chunks import TextDelta, TurnFinished
-from monitor.guard.guarding import Guarding
+from monitor.guard.framework_guards import Guarding
 from monitor.testing import ScriptedStream
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 DONE = TurnFinished(monitor.FinishReason.DONE)
 
 
-async def say(guarded: Guarding, *words: str) -> monitor.Turn:
+async def say(guarded: Guarding, *words: str) -> monitor.outcome.Turn:
     async with guarded.current.watch(ScriptedStream(*map(TextDelta, words), DONE)) as watched:
         async for _ in watched:
             pass
@@ -28,7 +28,7 @@ async def say(guarded: Guarding, *words: str) -> monitor.Turn:
 
 
 async def test_runs_side_by_side_have_guards_of_their_own() -> None:
-    guarded = monitor.guarding(stop_when=monitor.MaxTurns(2))
+    guarded = monitor.guard.guarding(stop_when=monitor.MaxTurns(2))
     outcomes: dict[str, monitor.Outcome] = {}
 
     async def run(name: str) -> None:
@@ -45,7 +45,7 @@ async def test_runs_side_by_side_have_guards_of_their_own() -> None:
 
 
 async def test_a_loop_of_one_run_ends_no_other() -> None:
-    guarded = monitor.guarding()
+    guarded = monitor.guard.guarding()
     async with guarded() as first:
         assert (await say(guarded, *["Let me check the file again. "] * 400)).stopped is not None
     async with guarded() as second:
@@ -55,7 +55,7 @@ async def test_a_loop_of_one_run_ends_no_other() -> None:
 
 
 async def test_tasks_and_threads_of_the_block_belong_to_its_guard() -> None:
-    guarded = monitor.guarding()
+    guarded = monitor.guard.guarding()
     found: list[Any] = []
     async with guarded() as guard:
         async with anyio.create_task_group() as group:
@@ -73,7 +73,7 @@ async def _find(guarded: Guarding, found: list[Any]) -> None:
 
 
 async def test_outside_of_a_run_there_is_no_guard() -> None:
-    guarded = monitor.guarding()
+    guarded = monitor.guard.guarding()
     async with guarded():
         pass
     with pytest.raises(monitor.ConfigError, match="async with guarded"):
@@ -81,7 +81,7 @@ async def test_outside_of_a_run_there_is_no_guard() -> None:
 
 
 async def test_two_kinds_of_guards_may_be_nested() -> None:
-    outer, inner = monitor.guarding(), monitor.guarding()
+    outer, inner = monitor.guard.guarding(), monitor.guard.guarding()
     async with outer() as one, inner() as two, outer() as three:
         assert outer.current is three
         assert inner.current is two
@@ -89,7 +89,7 @@ async def test_two_kinds_of_guards_may_be_nested() -> None:
 
 
 def test_a_block_without_an_event_loop_has_a_guard_too() -> None:
-    guarded = monitor.guarding()
+    guarded = monitor.guard.guarding()
     with guarded() as guard:
         assert guarded.current is guard
         with guarded.current.watch(iter(["a"])) as watched:
@@ -99,11 +99,11 @@ def test_a_block_without_an_event_loop_has_a_guard_too() -> None:
 
 def test_an_option_that_a_guard_does_not_have_is_refused_at_once() -> None:
     with pytest.raises(monitor.ConfigError, match=r"stop_when=monitor\.MaxTurns"):
-        monitor.guarding(max_turns=30)  # type: ignore[call-arg]
+        monitor.guard.guarding(max_turns=30)  # type: ignore[call-arg]
 
 
 async def test_declared_outputs_are_those_of_each_run() -> None:
-    guarded = monitor.guarding(outputs={"summary": str})
+    guarded = monitor.guard.guarding(outputs={"summary": str})
     async with guarded() as one:
         pass
     async with guarded() as two:
@@ -114,7 +114,7 @@ async def test_declared_outputs_are_those_of_each_run() -> None:
 
 
 async def test_guarding_itself_is_no_guard_and_says_what_to_write() -> None:
-    guarded: Any = monitor.guarding()
+    guarded: Any = monitor.guard.guarding()
     with pytest.raises(monitor.ConfigError, match=r"async with guarded\(\) as guard"):
         async with guarded:
             pass

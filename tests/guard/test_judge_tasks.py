@@ -135,7 +135,7 @@ async def test_a_second_model_that_is_less_sure_sets_the_interval() -> None:
     assert run.asked_at == [30, 36]
     answered = run.of(JudgeAnswered)[0]
     assert (answered.judgement.judged_by, answered.judgement.found) == ("large", False)
-    assert answered.cost == AskCost(monitor.Usage(180, 20, 0, 0, 200))
+    assert answered.cost == AskCost(monitor.chunks.Usage(180, 20, 0, 0, 200))
 
 
 @pytest.mark.anyio
@@ -144,7 +144,7 @@ async def test_without_a_judge_nobody_is_asked() -> None:
     async with run.guard:
         await turns(run.guard, 50)
     assert run.asked_at == []
-    assert run.guard.outcome.judge_usage == monitor.Usage()
+    assert run.guard.outcome.judge_usage == monitor.chunks.Usage()
 
 
 @pytest.mark.anyio
@@ -191,7 +191,9 @@ async def test_a_guard_tells_the_judge_the_task_where_it_knows_it() -> None:
 
 @pytest.mark.anyio
 async def test_two_judges_are_asked_side_by_side() -> None:
-    run = Run([monitor.LoopJudge(ScriptedModel(says(0.1))), monitor.DoneJudge(ScriptedModel(says(0.1)), first_turn=30)])
+    run = Run(
+        [monitor.LoopJudge(ScriptedModel(says(0.1))), monitor.judges.DoneJudge(ScriptedModel(says(0.1)), first_turn=30)]
+    )
     async with run.guard:
         await turns(run.guard, 30)
     assert [(event.turn, event.judge) for event in run.of(JudgeAsked)] == [(30, "loop_judge"), (30, "done_judge")]
@@ -232,7 +234,7 @@ async def test_the_verdict_closes_a_stream_on_which_nothing_comes() -> None:
         90,
     )
     assert outcome.detail == "scripted:model is 95% sure that the run is stuck"
-    assert isinstance(outcome.evidence, monitor.Detection)
+    assert isinstance(outcome.evidence, monitor.verdicts.Detection)
     assert (outcome.evidence.kind, outcome.evidence.evidence.excerpt) == ("judge", "It goes round.")
     (stop,) = run.of(StopDecided)
     assert stop.at_s == 7
@@ -243,7 +245,7 @@ async def test_the_verdict_closes_a_stream_on_which_nothing_comes() -> None:
 @pytest.mark.anyio
 async def test_three_kinds_of_loops_are_told_apart_in_the_event() -> None:
     judge = monitor.LoopJudge(ScriptedModel(says(0.95)), first_turn=6)
-    run = Run(judge, detectors=monitor.default_detectors(), policy=monitor.ObserveOnly())
+    run = Run(judge, detectors=monitor.default_detectors(), policy=monitor.policy.ObserveOnly())
     async with run.guard:
         for number in range(5):
             same = monitor.chunks.ToolCall(f"c{number}", "look", {"at": "door"})
@@ -315,7 +317,7 @@ async def test_a_supervised_agent_is_nudged_in_the_next_turn_and_the_judge_sees_
     assert "sees no progress" in str(agent.requests[3].messages[-1])
     assert '"Find it."' in str(judge_model.requests[0])
     assert "the supervisor told the agent" in str(judge_model.requests[1])
-    assert outcome.judge_usage == monitor.Usage(180, 20, 0, 0, 200)
+    assert outcome.judge_usage == monitor.chunks.Usage(180, 20, 0, 0, 200)
 
 
 @pytest.mark.anyio
@@ -340,8 +342,8 @@ async def test_another_attempt_at_a_turn_is_no_new_question() -> None:
 async def test_a_task_that_the_judge_calls_done_reaches_its_goal(
     confidence: float, reason: monitor.TerminateReason, count: int
 ) -> None:
-    judge = monitor.DoneJudge(ScriptedModel(says(0.2), says(confidence)))
-    run = Run(judge, stop_when=monitor.TaskDone())
+    judge = monitor.judges.DoneJudge(ScriptedModel(says(0.2), says(confidence)))
+    run = Run(judge, stop_when=monitor.conditions.TaskDone())
     async with run.guard:
         for _ in range(16):
             (verdict,) = await turns(run.guard, 1)
@@ -358,7 +360,10 @@ async def test_a_task_that_the_judge_calls_done_reaches_its_goal(
 @pytest.mark.anyio
 async def test_a_task_that_is_done_ends_the_stream_that_is_still_being_written() -> None:
     pause = Pause()
-    run = Run(monitor.DoneJudge(ScriptedModel([pause, *says(1.0)]), first_turn=1), stop_when=monitor.TaskDone())
+    run = Run(
+        monitor.judges.DoneJudge(ScriptedModel([pause, *says(1.0)]), first_turn=1),
+        stop_when=monitor.conditions.TaskDone(),
+    )
     stalled = ScriptedStream(monitor.chunks.TextDelta("And also"), stall := Stall())
     async with run.guard, anyio.create_task_group() as group:
 
@@ -386,7 +391,7 @@ async def test_its_tokens_are_counted_apart_and_for_the_limits_only_if_asked(cou
     async with run.guard:
         await turns(run.guard, 4)
     outcome = run.guard.outcome
-    assert outcome.judge_usage == monitor.Usage(90, 10, 0, 0, 100)
+    assert outcome.judge_usage == monitor.chunks.Usage(90, 10, 0, 0, 100)
     assert not outcome.judge_usage_estimated
     assert outcome.reason is (Reason.TOKEN_LIMIT if counts else Reason.STREAM_ENDED)
     assert (outcome.usage.total_tokens >= 100) is counts

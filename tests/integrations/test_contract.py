@@ -191,7 +191,7 @@ async def test_a_failed_call_is_raised_as_the_framework_raises_it_and_is_the_rea
         pytest.raises(Exception, match="no such key") as raised,
     ):
         await drive(server.base_url, guard, nothing)
-    assert not isinstance(raised.value, monitor.MonitorError)
+    assert not isinstance(raised.value, monitor.errors.MonitorError)
     assert guard.outcome.reason is TerminateReason.ERROR
 
 

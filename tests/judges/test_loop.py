@@ -107,7 +107,7 @@ async def test_a_second_model_that_gives_no_answer_leaves_nothing_found(failure:
 @pytest.mark.anyio
 async def test_the_judge_of_completion_asks_another_question_from_turn_2_on():
     desk = Desk(0.8)
-    judge = monitor.DoneJudge(FIRST)
+    judge = monitor.judges.DoneJudge(FIRST)
     assert (await judge.review(RUN, desk)).found
     assert desk.asked[0][1].instructions == DONE_INSTRUCTIONS
     assert (judge.name, judge.fact) == ("done_judge", "done")
@@ -117,7 +117,7 @@ async def test_the_judge_of_completion_asks_another_question_from_turn_2_on():
 def test_judges_are_judges():
     judges: list[Judge] = [
         monitor.LoopJudge(FIRST),
-        monitor.DoneJudge(FIRST),
+        monitor.judges.DoneJudge(FIRST),
         monitor.LoopJudge.article(FIRST, name="mine"),
     ]
     assert [judge.name for judge in judges] == ["loop_judge", "done_judge", "mine"]

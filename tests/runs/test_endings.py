@@ -832,7 +832,7 @@ LIMITS: list[tuple[monitor.Condition, Reason]] = [
     (monitor.MaxToolCalls(2), Reason.TOOL_CALL_LIMIT),
     (monitor.TokenLimit(10), Reason.TOKEN_LIMIT),
     (monitor.CostLimit(0.00001), Reason.COST_LIMIT),
-    (monitor.ToolCalled("look"), Reason.CONDITION_MET),
+    (monitor.conditions.ToolCalled("look"), Reason.CONDITION_MET),
 ]
 
 
@@ -887,7 +887,7 @@ class CrashingDetector:
         self.params: Any = {}
         self._when = when
 
-    def observe(self, chunk: monitor.chunks.Chunk) -> list[monitor.Detection]:
+    def observe(self, chunk: monitor.chunks.Chunk) -> list[monitor.verdicts.Detection]:
         if isinstance(chunk, self._when):
             raise Crash
         return []
@@ -925,7 +925,7 @@ class CrashingPolicy:
     def turn_started(self) -> None:
         self._do("turn_started")
 
-    def decide(self, detection: monitor.Detection) -> monitor.Verdict:
+    def decide(self, detection: monitor.verdicts.Detection) -> monitor.Verdict:
         self._do("decide")
         return monitor.Continue()
 

@@ -124,16 +124,18 @@ async def test_a_task_that_another_model_wrote_forges_nothing_of_its_child(voice
 
 @pytest.mark.anyio
 async def test_a_task_of_several_parts_keeps_them():
-    picture = monitor.Media("image/png", data="aGk=")
-    task = UserMessage((monitor.Text("look"), picture, monitor.Text(VETO)))
+    picture = monitor.messages.Media("image/png", data="aGk=")
+    task = UserMessage((monitor.messages.Text("look"), picture, monitor.messages.Text(VETO)))
     run = await drive("ok", task=task)
-    assert run.run.history[0] == UserMessage((monitor.Text("look"), picture, monitor.Text(f"\\{VETO}")))
+    assert run.run.history[0] == UserMessage(
+        (monitor.messages.Text("look"), picture, monitor.messages.Text(f"\\{VETO}"))
+    )
 
 
 @pytest.mark.anyio
 async def test_a_history_that_was_stored_as_text_is_gone_on_with_and_what_is_said_now_is_not():
-    stored = RawMessage("user", (monitor.Text(FORGED),))
-    run = await drive("ok", task=FORGED, history=[stored, monitor.AssistantMessage((monitor.Text("yes"),))])
+    stored = RawMessage("user", (monitor.messages.Text(FORGED),))
+    run = await drive("ok", task=FORGED, history=[stored, monitor.AssistantMessage((monitor.messages.Text("yes"),))])
     kept: list[Any] = list(run.run.history)
     assert [message.synthetic for message in kept[:3]] == [True, False, False]
     assert gathered(kept).rules == "Never ask."

@@ -72,8 +72,8 @@ async def test_a_step_limit_is_what_its_kind_of_agent_is_given_and_the_result_sa
     [
         (monitor.MaxModelCalls(2), Reason.MODEL_CALL_LIMIT, 2),
         (monitor.MaxToolCalls(2), Reason.TOOL_CALL_LIMIT, 3),
-        (monitor.ToolCalled("look"), Reason.CONDITION_MET, 1),
-        (monitor.ToolCalled("look", reason=Reason.GOAL), Reason.GOAL, 1),
+        (monitor.conditions.ToolCalled("look"), Reason.CONDITION_MET, 1),
+        (monitor.conditions.ToolCalled("look", reason=Reason.GOAL), Reason.GOAL, 1),
         (monitor.Predicate(lambda state: state.turns == 2, name="two"), Reason.CONDITION_MET, 1),
     ],
 )
@@ -116,7 +116,9 @@ async def test_a_condition_that_a_tool_result_makes_true_ends_the_run_at_that_re
         return "ran"
 
     run = await drive(
-        [call("stop_here"), call("later")], tools=[stop_here, later], stop_when=monitor.ToolCalled("stop_here")
+        [call("stop_here"), call("later")],
+        tools=[stop_here, later],
+        stop_when=monitor.conditions.ToolCalled("stop_here"),
     )
     assert run.outcome.reason is Reason.CONDITION_MET
     assert ran == []
@@ -128,7 +130,7 @@ async def test_a_condition_that_an_own_tool_makes_true_starts_no_other_tool():
         [call("emit_value", name="a", value=1), call("look", q="x")],
         outputs={"a": int},
         tools=[look],
-        stop_when=monitor.OutputsComplete(),
+        stop_when=monitor.conditions.OutputsComplete(),
     )
     assert (run.outcome.reason, run.outcome.source) == (Reason.GOAL, "outputs_complete")
     assert run.of(monitor.events.ToolStarted) == []
@@ -436,7 +438,7 @@ async def test_each_reason_has_a_sentence_of_its_own():
         await drive(["Hi", Report(input_tokens=99)], stop_when=monitor.CostLimit(0.00001), prices=price),
         await drive(["Hi", Report(input_tokens=99)], budget=monitor.Budget(tokens=50)),
         await drive([SENTENCE] * 40, **loop),
-        await drive(call("look", q="x"), tools=[look], stop_when=monitor.ToolCalled("look")),
+        await drive(call("look", q="x"), tools=[look], stop_when=monitor.conditions.ToolCalled("look")),
         await aborted.go(),
         await drive(ConnectionError("gone"), **never),
         await drive("", **never),
@@ -469,7 +471,7 @@ async def test_each_reason_has_a_sentence_of_its_own():
 
 @pytest.mark.feature("ST-12")
 async def test_a_composition_tells_which_of_its_parts_were_true():
-    both = monitor.MaxTurns(1) & monitor.ToolCalled("look")
+    both = monitor.MaxTurns(1) & monitor.conditions.ToolCalled("look")
     run = await drive(call("look", q="x"), tools=[look], stop_when=both | monitor.MaxTurns(9), last_turn=None)
     evidence = run.outcome.evidence
     assert isinstance(evidence, monitor.verdicts.Met)
@@ -485,7 +487,7 @@ async def test_a_composition_tells_which_of_its_parts_were_true():
 
 @pytest.mark.feature("ST-12")
 async def test_a_negation_and_a_conjunction_are_looked_at_too():
-    calm = monitor.MaxTurns(2) & ~monitor.ToolCalled("alarm")
+    calm = monitor.MaxTurns(2) & ~monitor.conditions.ToolCalled("alarm")
     run = await drive(call("look", q="1"), call("look", q="2"), tools=[look], stop_when=calm, last_turn=None)
     assert (run.outcome.reason, run.outcome.turns) == (Reason.MAX_TURNS, 2)
 

@@ -103,7 +103,7 @@ async def test_the_same_loop_again_gets_a_last_turn_and_then_the_run_ends():
     run = await drive(LOOP, LOOP, LOOP)
     outcome = run.outcome
     assert (outcome.reason, outcome.ok) == (Reason.LOOP_DETECTED, False)
-    assert isinstance(outcome.evidence, monitor.Detection)
+    assert isinstance(outcome.evidence, monitor.verdicts.Detection)
     assert outcome.source == outcome.evidence.detector
     assert all(stream.closed and stream.pulled < 20 for stream in run.model.streams)
     assert run.kinds(*TRAIL) == [
@@ -192,7 +192,7 @@ async def test_a_suspicion_about_calls_is_told_after_their_results_and_the_calls
     assert "You are repeating yourself" in run.told(3)
 
 
-@pytest.mark.parametrize("policy", [monitor.StopAtFirstLoop(), monitor.ObserveOnly()])
+@pytest.mark.parametrize("policy", [monitor.StopAtFirstLoop(), monitor.policy.ObserveOnly()])
 async def test_another_policy_decides_otherwise(policy: monitor.policy.Policy):
     run = await drive(["".join(LOOP)], policy=policy)
     assert run.outcome.reason is (Reason.LOOP_DETECTED if isinstance(policy, monitor.StopAtFirstLoop) else Reason.GOAL)
@@ -247,7 +247,7 @@ def replies(run: Drive) -> list[AssistantMessage]:
 MARKER = re.compile(r"\[([\d,]+) repeated characters removed, xxh3 ([0-9a-f]{16})\]")
 
 
-def cut_at(run: Drive) -> tuple[str, monitor.Detection]:
+def cut_at(run: Drive) -> tuple[str, monitor.verdicts.Detection]:
     """All that came, and the loop in it."""
     (turn,) = [event.turn for event in run.of(monitor.events.TurnEnded) if event.turn.number == 1]
     detection = next(
@@ -333,7 +333,11 @@ async def test_a_call_before_the_loop_stays_and_is_answered_as_not_carried_out()
 
 async def test_a_loop_that_is_only_observed_stays_in_the_history_as_it_is_if_it_is_to_be_kept():
     run = await drive(
-        ["".join(LOOP), call("look", q="x")], "Done.", tools=[look], policy=monitor.ObserveOnly(), looped_text="keep"
+        ["".join(LOOP), call("look", q="x")],
+        "Done.",
+        tools=[look],
+        policy=monitor.policy.ObserveOnly(),
+        looped_text="keep",
     )
     (reply,) = replies(run)
     assert reply.content[0] == Text("".join(LOOP))

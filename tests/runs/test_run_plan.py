@@ -94,7 +94,7 @@ async def test_an_update_that_makes_no_sense_is_a_tool_error():
 
 @pytest.mark.feature("OM-05")
 async def test_a_condition_may_end_the_run_as_soon_as_no_step_is_left():
-    run = await drive([mark(1), mark(2)], plan=PLAN, stop_when=monitor.PlanComplete() | monitor.MaxTurns(9))
+    run = await drive([mark(1), mark(2)], plan=PLAN, stop_when=monitor.conditions.PlanComplete() | monitor.MaxTurns(9))
     assert (run.outcome.reason, run.outcome.source) == (Reason.GOAL, "plan_complete")
     assert len(run.requests) == 1
 
@@ -138,5 +138,5 @@ async def test_two_runs_of_one_supervisor_have_a_plan_each():
 
 
 async def test_the_instructions_speak_of_the_plan():
-    run = await drive([mark(1), mark(2)], plan=PLAN, stop_when=monitor.PlanComplete())
+    run = await drive([mark(1), mark(2)], plan=PLAN, stop_when=monitor.conditions.PlanComplete())
     assert "`update_plan`" in (run.requests[0].instructions or "")

@@ -203,7 +203,7 @@ async def found(words: dict[int, str]) -> list[str]:
 
     turns = [call("again", q="a") for _ in range(10)]
     detectors = [monitor.ToolCallRepetition()]
-    run = await drive(*turns, "Done.", tools=[again], policy=monitor.ObserveOnly(), detectors=detectors)
+    run = await drive(*turns, "Done.", tools=[again], policy=monitor.policy.ObserveOnly(), detectors=detectors)
     return [f"{one.detection.level} {one.detection.count}" for one in run.of(DetectionRaised)]
 
 

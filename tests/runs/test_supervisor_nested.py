@@ -47,7 +47,7 @@ async def test_a_call_is_a_run_and_its_answer_is_the_result():
     model, tool, sink = child("At twelve.")
     run = await drive(research(), "It is at twelve.", tools=[tool])
     assert run.outcome.reason is Reason.GOAL
-    assert model.requests[0].messages[0] == monitor.UserMessage((monitor.Text(RESEARCH["task"]),))
+    assert model.requests[0].messages[0] == monitor.UserMessage((monitor.messages.Text(RESEARCH["task"]),))
     assert [(result.text, result.is_error) for result in run.results(0)] == [("At twelve.", False)]
     assert len(ended(sink)) == 1
 

@@ -98,7 +98,7 @@ async def test_a_tool_with_required_parameters_is_taken_as_it_is(row: str):
         ({"budget": 30}, "budget"),
         ({"policy": monitor.Ladder}, "policy"),
         ({"policy": object()}, "decide"),
-        ({"detectors": [monitor.NoProgress]}, "detectors"),
+        ({"detectors": [monitor.detectors.NoProgress]}, "detectors"),
         ({"detectors": 3}, "detectors"),
         ({"sinks": [object()]}, "emit"),
         ({"max_nudges": -1}, "max_nudges"),

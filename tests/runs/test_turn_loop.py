@@ -328,7 +328,7 @@ async def test_a_model_that_raises_ends_the_run_with_error_and_the_exception_is_
     assert (run.outcome.reason, run.outcome.ok) == (Reason.ERROR, False)
     assert run.outcome.error is error
     assert "broken" in run.outcome.detail
-    with pytest.raises(monitor.RunFailed) as caught:
+    with pytest.raises(monitor.outcome.RunFailed) as caught:
         run.outcome.raise_for_reason()
     assert caught.value.__cause__ is error
 

@@ -416,7 +416,7 @@ PROGRAM = """
 import monitor
 from monitor.events import *
 from monitor.sinks import FanOut
-fan = FanOut([monitor.LogSink()])
+fan = FanOut([monitor.sinks.LogSink()])
 fan.emit(RunStarted(0.0, (), None))
 fan.emit(StopDecided(1.0, monitor.Stop(monitor.TerminateReason.TIMEOUT, "too long", "timeout")))
 outcome = monitor.Outcome(ok=False, reason=monitor.TerminateReason.TIMEOUT, detail="too long", source="timeout")

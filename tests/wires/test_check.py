@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from monitor import AssistantMessage, ConfigError, Text, UserMessage
+from monitor import AssistantMessage, ConfigError, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, validate
-from monitor.messages import Reasoning
+from monitor.messages import Reasoning, Text
 from tests.context.wire import FORMS, builder
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from monitor import Text, UserMessage
+from monitor import UserMessage
 from monitor.context import Form, read_history, repair, validate
+from monitor.messages import Text
 from tests.context.dirty import histories, worded
 from tests.context.wire import FORMS, builder, sdk_takes
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import ConfigError, Media, Text
+from monitor import ConfigError
 from monitor._util.part_options import CUSTOM, mark
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, RawMessage, read_history, repair, validate
 from monitor.errors import AdapterError
-from monitor.messages import Reasoning
+from monitor.messages import Media, Reasoning, Text
 from monitor.wires.fields import Unread
 from tests.context.wire import FORMS
 

@@ -47,7 +47,7 @@ class NoProgress(CallDetector):
     _open: dict[int, str]
     """The hash of each call without a result, by its index."""
 
-    @explains_options(example="monitor.NoProgress(stalled_at=12)")
+    @explains_options(example="monitor.detectors.NoProgress(stalled_at=12)")
     def __init__(
         self,
         *,

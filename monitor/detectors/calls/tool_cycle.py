@@ -291,7 +291,7 @@ class ToolCallCycle(CallDetector):
     """
     _reported: _Reported | None
 
-    @explains_options(example="monitor.ToolCallCycle(rounds=3)")
+    @explains_options(example="monitor.detectors.ToolCallCycle(rounds=3)")
     def __init__(
         self,
         *,

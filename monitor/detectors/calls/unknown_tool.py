@@ -77,7 +77,7 @@ class UnknownTool(CallDetector):
     __slots__ = ("_failures", "_known", "_loop_at", "_suspect_at")
     _failures: dict[str, _Failures]
 
-    @explains_options(example="monitor.UnknownTool(loop_at=5)")
+    @explains_options(example="monitor.detectors.UnknownTool(loop_at=5)")
     def __init__(
         self,
         *,

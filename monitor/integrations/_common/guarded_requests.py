@@ -16,8 +16,8 @@ from monitor.adapters.errors import causes
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.parts import SdkAdapter
 from monitor.errors import ConfigError, TerminateReason
+from monitor.guard.framework_guards import GuardedAgent, GuardSource, agents_of, guard_here
 from monitor.guard.guard_streams import GuardStreams, Watched
-from monitor.guard.guarding import GuardedAgent, GuardSource, agents_of, guard_here
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard, Turn
 from monitor.sessions import Node, SessionStore

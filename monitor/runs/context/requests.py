@@ -48,7 +48,7 @@ class InitialHistory:
     repairs: tuple[Repair, ...]
 
 
-_HISTORY = "history=[monitor.UserMessage((monitor.Text('Hello'),)), ...]"
+_HISTORY = "history=[monitor.UserMessage((monitor.messages.Text('Hello'),)), ...]"
 """A history, as a line to type."""
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monitor
-from monitor import AssistantMessage, Text, UserMessage
+from monitor import AssistantMessage, UserMessage
 from monitor.adapters import to_form
 from monitor.adapters.anthropic.model import to_messages
 from monitor.adapters.anthropic.stream import AnthropicAdapter
@@ -20,7 +20,7 @@ from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, TurnFinished
 from monitor.context import repair
 from monitor.core.turn import MessageBuilder
 from monitor.errors import FinishReason
-from monitor.messages import Message, message_codec
+from monitor.messages import Message, Text, message_codec
 from monitor.sessions import SQLiteSession
 from monitor.testing import LocalAnthropic
 from monitor.testing.anthropic_steps import arguments, block_delta, finish, say, start, text, whole

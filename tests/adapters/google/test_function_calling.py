@@ -58,7 +58,9 @@ async def opened(client: Any, way: str, config: types.GenerateContentConfig) -> 
     return await client.chats.create(model=MODEL, config=config).send_message_stream("go")
 
 
-async def watched(server: LocalGemini, way: str, tool: Tool, guard: monitor.Guard, **automatic: Any) -> monitor.Turn:
+async def watched(
+    server: LocalGemini, way: str, tool: Tool, guard: monitor.Guard, **automatic: Any
+) -> monitor.outcome.Turn:
     async with sdk(server) as client:
         async with guard.watch(lambda: opened(client, way, tool.config(**automatic))) as stream:
             async for _ in stream:

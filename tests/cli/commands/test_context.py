@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from monitor import AssistantMessage, Media, Text, UserMessage
+from monitor import AssistantMessage, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.cli.app import app
 from monitor.context import Form
-from monitor.messages import Message, message_codec
+from monitor.messages import Media, Message, Text, message_codec
 from tests.context.talk import ran, said, tokens, user
 from tests.context.wire import FORMS, builder
 

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from monitor import AssistantMessage, Text, UserMessage
+from monitor import AssistantMessage, UserMessage
 from monitor.chunks import ToolCall, ToolResult
 from monitor.cli.app import app
-from monitor.messages import Message, message_codec
+from monitor.messages import Message, Text, message_codec
 from monitor.wires.read import FORMS, Kept, forms_of
 from tests.context.wire import FORMS as PROVIDERS
 from tests.context.wire import builder

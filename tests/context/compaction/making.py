@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from monitor import AssistantMessage, Text, Usage, UserMessage, Window
-from monitor.chunks import AskCost, ToolCall, ToolResult
+from monitor import AssistantMessage, UserMessage, Window
+from monitor.chunks import AskCost, ToolCall, ToolResult, Usage
 from monitor.context import Headroom
 from monitor.context import window as headrooms
 from monitor.context.compaction.measure import Situation
@@ -21,7 +21,7 @@ from monitor.context.history import unread_from
 from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
 from monitor.errors import CompactionReason
 from monitor.guard.streams.ask import ask_turn
-from monitor.messages import Message
+from monitor.messages import Message, Text
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
 from monitor.testing import FakeClock, ScriptedModel

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, ConfigError, Text, UserMessage
+from monitor import AssistantMessage, ConfigError, UserMessage
 from monitor.context.cut import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.repairs import repair
 from monitor.context.tokens import message_tokens
-from monitor.messages import Message, Reasoning
+from monitor.messages import Message, Reasoning, Text
 from tests.context.dirty import histories
 from tests.context.talk import ran, said, tokens, user
 

@@ -64,7 +64,7 @@ def test_8_every_history_of_a_chain_of_compactions_is_valid_for_every_provider(n
     head = messages[0]
     assert isinstance(head, UserMessage)
     (text,) = head.content
-    assert isinstance(text, monitor.Text)
+    assert isinstance(text, monitor.messages.Text)
     found = read_back(text.text)
     assert found is not None
     assert found[1].user_messages[0] == "The report goes to /srv/reports/final-7731.md."

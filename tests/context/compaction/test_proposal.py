@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, Compaction, FinishReason, Media, UserMessage, Window
+from monitor import AssistantMessage, Compaction, FinishReason, UserMessage, Window
 from monitor.chunks import ToolCall, ToolResult, TurnFinished
-from monitor.context import CompactionError, CompactionRecord, Extractive, Headroom, History, measure, repair, validate
+from monitor.context import CompactionError, CompactionRecord, Extractive, Headroom, History, repair, validate
+from monitor.context.compaction import measure
 from monitor.context.compaction.hooks import CompactionIneffective, shown
 from monitor.context.compaction.measure import FRAME_TOKENS, LEAST_TOKENS, Situation
 from monitor.context.compaction.pinned import (
@@ -35,7 +36,7 @@ from monitor.context.reduce import PruneResults
 from monitor.context.reduce import propose_edit as reduce_history
 from monitor.context.tokens import message_tokens, size_of_text
 from monitor.errors import PRESSING, CompactionFailure, CompactionReason
-from monitor.messages import Message, Reasoning
+from monitor.messages import Media, Message, Reasoning
 from monitor.models import ToolSpec
 from monitor.testing import ScriptedModel, call
 from tests.context.compaction.making import (

@@ -113,7 +113,7 @@ def deaf_run(kind: str, step: Deaf, *answers: Any, **options: Any) -> DeafDrive:
         "window": WINDOW,
         "task": "read it all",
         "detectors": [],
-        "policy": monitor.ObserveOnly(),
+        "policy": monitor.policy.ObserveOnly(),
         **options,
     }
     model = Agent(*answers, summaries=options.pop("summaries"))

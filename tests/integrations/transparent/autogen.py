@@ -109,7 +109,7 @@ async def early_break(url: str, guard: Any) -> Any:
 
 
 async def kept(url: str, guard: Any) -> Any:
-    guarding = None if guard is None else monitor.guarding()
+    guarding = None if guard is None else monitor.guard.guarding()
     client = client_of(url, guarding)
 
     async def one(number: int) -> Any:

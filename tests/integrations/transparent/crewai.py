@@ -89,7 +89,7 @@ async def early_break(url: str, guard: Any) -> Any:
 
 
 async def kept(url: str, guard: Any) -> Any:
-    guarding = None if guard is None else monitor.guarding()
+    guarding = None if guard is None else monitor.guard.guarding()
     llm = llm_of(url, guarding)
 
     async def one(number: int) -> Any:

@@ -156,7 +156,7 @@ async def hand_off(url: str, guard: Any) -> Any:
 
 
 async def kept(url: str, guard: Any) -> Any:
-    guarding = None if guard is None else monitor.guarding()
+    guarding = None if guard is None else monitor.guard.guarding()
     async with client_of(url) as client:
         agent = agent_of(client, guarding)
 

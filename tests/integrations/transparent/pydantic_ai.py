@@ -95,7 +95,7 @@ async def early_break(url: str, guard: Any) -> Any:
 
 
 async def kept(url: str, guard: Any) -> Any:
-    guarding = None if guard is None else monitor.guarding()
+    guarding = None if guard is None else monitor.guard.guarding()
     async with client_of(url) as client:
         agent = Agent(model_of(client, guarding))
 

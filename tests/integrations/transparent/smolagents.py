@@ -89,7 +89,7 @@ async def early_break(url: str, guard: Any) -> Any:
 
 
 async def kept(url: str, guard: Any) -> Any:
-    guarding = None if guard is None else monitor.guarding()
+    guarding = None if guard is None else monitor.guard.guarding()
     model = model_of(url)
     guarded = model if guarding is None else GuardedModel(model, guarding)
 

@@ -103,7 +103,7 @@ async def hand_off(url: str, guard: Any) -> Any:
 
 
 async def kept(url: str, guard: Any) -> Any:
-    guarding = None if guard is None else monitor.guarding()
+    guarding = None if guard is None else monitor.guard.guarding()
 
     async def one(number: int) -> Any:
         agent = agent_of(url, guarding)  # an agent of Strands has a history, and refuses a second run at once

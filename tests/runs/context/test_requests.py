@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monitor
-from monitor import AssistantMessage, Text
+from monitor import AssistantMessage
 from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, HistoryEdit, RawMessage, read_history, repair, validate
 from monitor.events import HistoryRepaired
-from monitor.messages import Reasoning, RepairKind
+from monitor.messages import Reasoning, RepairKind, Text
 from monitor.runs.context.requests import ValidHistory, form_of, take_in
 from monitor.testing import ScriptedModel, call
 from tests.context.dirty import ARGUMENTS, IDS, NAMES, SIGNATURES, TEXTS, histories
@@ -285,7 +285,7 @@ def test_what_no_repair_knows_is_told_as_well():
 
 
 def test_media_that_the_provider_does_not_take_are_the_model_s_to_refuse():
-    film = monitor.Media("video/mp4", data="AAAA")
+    film = monitor.messages.Media("video/mp4", data="AAAA")
     _, _, told = outgoing("anthropic", user("a", film))
     assert told == []
 

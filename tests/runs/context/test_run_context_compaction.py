@@ -119,7 +119,7 @@ def driven(*answers: Any, summaries: Any = SUMMARY, compaction: Any = ..., **opt
         "window": WINDOW,
         "task": "read it all",
         "detectors": [],
-        "policy": monitor.ObserveOnly(),
+        "policy": monitor.policy.ObserveOnly(),
         **options,
     }
     return Drive(model=Agent(*answers, summaries=summaries), compaction=compaction, **options)

@@ -87,8 +87,8 @@ async def test_r17_a_short_request_is_sent_as_it_is():
 
 async def test_r18_a_long_talk_without_results_is_summarised_and_nothing_is_cut():
     talk = [
-        monitor.UserMessage((monitor.Text("word" * 4_000),)),
-        monitor.AssistantMessage((monitor.Text("word" * 600),)),
+        monitor.UserMessage((monitor.messages.Text("word" * 4_000),)),
+        monitor.AssistantMessage((monitor.messages.Text("word" * 600),)),
     ] * 21
     d = driven("done", history=talk, compaction=monitor.Compaction())
     await d.go()
@@ -104,8 +104,8 @@ async def test_r20_results_that_are_cut_but_not_by_enough_are_summarised_as_well
     itself too long.
     """
     talk = [
-        monitor.UserMessage((monitor.Text("word" * 3_000),)),
-        monitor.AssistantMessage((monitor.Text("word" * 600),)),
+        monitor.UserMessage((monitor.messages.Text("word" * 3_000),)),
+        monitor.AssistantMessage((monitor.messages.Text("word" * 600),)),
     ] * 17
     d = driven([*reads(40_000)], "done", history=talk)
     await d.go()
@@ -238,8 +238,8 @@ async def test_r9_whatever_is_refused_each_tool_is_carried_out_once(refusals: in
 
 async def test_the_newest_request_goes_out_once_more_and_not_twice():
     talk = [
-        monitor.UserMessage((monitor.Text("word" * 3_000),)),
-        monitor.AssistantMessage((monitor.Text("word" * 600),)),
+        monitor.UserMessage((monitor.messages.Text("word" * 3_000),)),
+        monitor.AssistantMessage((monitor.messages.Text("word" * 600),)),
     ] * 20
     d = driven(REFUSED, "done", history=talk, task="and the newest request")
     await d.go()

@@ -29,7 +29,7 @@ OPTIONS: dict[str, Any] = {
     "result_bound": None,
     "window": WINDOW,
     "detectors": [],
-    "policy": monitor.ObserveOnly(),
+    "policy": monitor.policy.ObserveOnly(),
 }
 ANSWERS = (reads(30_000, 30_000, 27_000), reads(9_000), SUMMARY, "done")
 """The run waits for one compaction, which asks its model once."""
@@ -155,7 +155,7 @@ async def test_a_compaction_can_be_inspected_and_replayed_as_any_run(chunks: boo
         messages = [said_of(node) for node in said]
         assert tuple(messages[:-1]) == asked.messages
         assert isinstance(messages[-1], AssistantMessage)
-        assert "".join(part.text for part in messages[-1].content if isinstance(part, monitor.Text)) == SUMMARY
+        assert "".join(part.text for part in messages[-1].content if isinstance(part, monitor.messages.Text)) == SUMMARY
         kinds = [type(one.event).__name__ for one in await store.events(child.id)]
         assert (kinds[0], kinds[-1]) == ("RunStarted", "RunTerminated")
         assert "TurnEnded" in kinds

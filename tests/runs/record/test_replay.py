@@ -113,7 +113,7 @@ class World:
             "budget": chance.choice([None, monitor.Budget(tokens=3_000), monitor.Budget(usd=0.01)]),
             "prices": monitor.Price(1.0, 10.0),
             "policy": chance.choice(
-                [None, monitor.StopAtFirstLoop(), monitor.ObserveOnly(), monitor.Ladder(max_nudges=1)]
+                [None, monitor.StopAtFirstLoop(), monitor.policy.ObserveOnly(), monitor.Ladder(max_nudges=1)]
             ),
             "detectors": chance.choice(
                 [monitor.default_detectors(), [monitor.ToolCallRepetition(loop_at=2, suspect_at=2)]]
@@ -279,7 +279,7 @@ async def test_another_detector_says_what_it_would_have_found(chunks: bool):
     assert not strict.as_stored
     assert (strict.exact, strict.remark) == (chunks, None if chunks else FROM_TURNS)
     watching = await monitor.replay(
-        store, detectors=[monitor.ToolCallRepetition(loop_at=3)], policy=monitor.ObserveOnly()
+        store, detectors=[monitor.ToolCallRepetition(loop_at=3)], policy=monitor.policy.ObserveOnly()
     )
     assert watching.departed is None
     assert watching.outcome is not None
@@ -314,7 +314,9 @@ async def test_without_the_part_that_ended_it_a_run_ends_with_its_record():
 @pytest.mark.anyio
 async def test_a_nudge_that_was_not_given_is_shown_and_one_that_was_given_is_not_where_none_follows():
     store = InMemorySession(chunks=True)
-    await looping(store, detectors=[monitor.ToolCallRepetition(loop_at=4, suspect_at=3)], policy=monitor.ObserveOnly())
+    await looping(
+        store, detectors=[monitor.ToolCallRepetition(loop_at=4, suspect_at=3)], policy=monitor.policy.ObserveOnly()
+    )
     nudged = await monitor.replay(store, policy=monitor.Ladder())
     assert [type(event) for event in nudged.events].count(Nudged) == 1
     silent = InMemorySession(chunks=True)

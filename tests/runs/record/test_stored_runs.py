@@ -126,7 +126,7 @@ async def test_a_loop_across_a_restart_is_stopped_where_it_would_have_been(commi
 @pytest.mark.parametrize("commits", [3, 5, 8])
 async def test_what_was_written_before_a_restart_is_compared_with_what_comes_after(commits: int):
     said: list[Any] = ["Let me look at that file again, because the error must come from its third function."] * 20
-    options: dict[str, Any] = {"outputs": {"it": str}, "max_nudges": None, "policy": monitor.ObserveOnly()}
+    options: dict[str, Any] = {"outputs": {"it": str}, "max_nudges": None, "policy": monitor.policy.ObserveOnly()}
     options |= {"stop_when": monitor.MaxTurns(12), "last_turn": None}
     whole, store = InMemorySession(), InMemorySession()
     await supervisor(*said, session=whole, **options).run("go")

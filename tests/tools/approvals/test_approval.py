@@ -16,7 +16,7 @@ from monitor.messages import ApprovalAnswer, ApprovalRequest, answer_codec
 from monitor.testing import FakeClock
 from monitor.tools import Approval, PendingApprovals, Rules, Scheduler, TerminalApprover, ToolContext, tool
 from monitor.tools.approvals.approval import Approvals, approval_of, approver_of
-from monitor.tools.base import NO_RUN, ToolKind
+from monitor.tools.base import NO_RUN, CallListener, ToolKind
 from monitor.tools.registry import Registry
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ class Person:
         return answer(request) if callable(answer) else answer
 
 
-class Told:
+class Told(CallListener):
     """The questions and answers that were told."""
 
     def __init__(self) -> None:

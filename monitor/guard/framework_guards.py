@@ -25,7 +25,7 @@ class Guarding:
     """Makes a fresh guard for each run. An agent that is built once, with this object in the place
     of a guard, serves many runs and requests side by side.
 
-        guarded = monitor.guarding(stop_when=monitor.MaxTurns(30))
+        guarded = monitor.guard.guarding(stop_when=monitor.MaxTurns(30))
         agent = Agent(GuardedModel(model, guarded))     # once
 
         async with guarded() as guard:                  # for each run
@@ -60,8 +60,8 @@ class Guarding:
             if guard.kind is self:
                 return guard
         raise ConfigError(
-            "no guard of this monitor.guarding(...) is running here: write 'async with guarded() as guard:' around"
-            " the run"
+            "no guard of this monitor.guard.guarding(...) is running here: write 'async with guarded() as guard:'"
+            " around the run"
         )
 
 
@@ -117,7 +117,7 @@ def guard_here(source: GuardSource) -> Guard[Any]:
     return source.current if isinstance(source, Guarding) else source
 
 
-@explains_options(example="monitor.guarding(stop_when=monitor.MaxTurns(30))")
+@explains_options(example="monitor.guard.guarding(stop_when=monitor.MaxTurns(30))")
 def guarding(*, outputs: Declaration | None = None, **options: Unpack[GuardOptions]) -> Guarding:
     """What makes a guard for each run, with these options of `Guard`; see `Guarding`. Raises
     `ConfigError` for options that a guard does not take.
