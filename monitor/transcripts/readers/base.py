@@ -88,6 +88,15 @@ class RecentIds:
         return True
 
 
+def chain_of(parents: Mapping[str, str], last: str) -> list[str]:
+    """The ids from `last` back to the root, in a tree of records. A circle ends it."""
+    found: dict[str, None] = {}
+    while last and last not in found:
+        found[last] = None
+        last = parents.get(last, "")
+    return list(found)
+
+
 class RunIds:
     """The ids of the runs of one file: an id that comes again gets a number behind it."""
 

@@ -22,6 +22,7 @@ from monitor.transcripts.readers.base import (
     RecentIds,
     TranscriptReader,
     began_of,
+    chain_of,
     whole_run,
 )
 from monitor.transcripts.readers.chat import message_of_parts, messages_of_contents, response_of
@@ -362,7 +363,7 @@ class QwenCodeReader(TranscriptReader):
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The active chain of the session."""
         parents, leaf = _tree(source)
-        active = set(_chain(parents, leaf))
+        active = set(chain_of(parents, leaf))
         report.unknown.clear()
         records = [
             record
@@ -386,14 +387,6 @@ def _tree(source: Source) -> tuple[dict[str, str], str]:
             if text(record.get("type")) in _TURNS or record.get("subtype") == "rewind":
                 leaf = id
     return parents, leaf
-
-
-def _chain(parents: Mapping[str, str], leaf: str) -> Iterator[str]:
-    seen: set[str] = set()
-    while leaf and leaf not in seen:
-        seen.add(leaf)
-        yield leaf
-        leaf = parents.get(leaf, "")
 
 
 def _joined(records: list[Mapping[str, Any]]) -> Iterator[RecordedMessage]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import CompactionSeen, EndState, ReadReport, RecordedMessage, TranscriptEntry
-from monitor.transcripts.readers.base import NOTHING, LineReader, OpenRun, RecentIds
+from monitor.transcripts.readers.base import NOTHING, LineReader, OpenRun, RecentIds, chain_of
 from monitor.transcripts.readers.values import (
     answer_of,
     call_of,
@@ -113,12 +113,8 @@ def _active(source: Source) -> set[str] | None:
                 calls[text(block.get("id"))] = id  # OpenClaw: a result's parent may be the call
     if not parents or not any(parents.values()):
         return None
-    active: set[str] = set()
-    while leaf and leaf not in active:
-        active.add(leaf)
-        leaf = parents.get(leaf, "")
-        leaf = leaf if leaf in parents else calls.get(leaf, "")
-    return active
+    above = {id: parent if parent in parents else calls.get(parent, "") for id, parent in parents.items()}
+    return set(chain_of(above, leaf))
 
 
 def _entries(run: OpenRun, message: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[TranscriptEntry]:
