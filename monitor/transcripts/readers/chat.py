@@ -14,6 +14,7 @@ from monitor.chunks import Usage
 from monitor.transcripts.base import ReadReport, RecordedCall, RecordedMessage, RecordedResult, Role
 from monitor.transcripts.readers.base import HeldResponse
 from monitor.transcripts.readers.values import (
+    are_objects,
     call_of,
     in_tier,
     is_count,
@@ -57,7 +58,7 @@ def is_message(value: object) -> bool:
 
 def are_messages(value: object) -> bool:
     """Whether `value` is a list of messages."""
-    return isinstance(value, list) and bool(value) and all(map(is_message, value))
+    return are_objects(value, is_message)
 
 
 def messages_of(messages: Iterable[object], report: ReadReport | None = None) -> Iterator[RecordedMessage]:

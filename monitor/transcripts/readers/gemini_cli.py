@@ -28,6 +28,7 @@ from monitor.transcripts.readers.base import (
 from monitor.transcripts.readers.chat import message_of_parts, messages_of_contents, response_of
 from monitor.transcripts.readers.values import (
     answer_of,
+    are_objects,
     call_of,
     result_of,
     rows,
@@ -168,8 +169,7 @@ class GeminiCliReader(LineReader):
         if isinstance(document, dict):
             messages = tables(document.get("messages"))[:20]
             return _is_header(document) and ("projectHash" in document or any(map(_is_own, messages)))
-        found = rows(document)[:20]
-        return bool(found) and all(isinstance(one, dict) and signs.is_content(one, strict=False) for one in found)
+        return are_objects(rows(document)[:20], lambda one: signs.is_content(one, strict=False))
 
     def reading_of(self, source: Source) -> LineReader | None:
         """A reading of JSON lines that goes on while nothing but the last message changes."""

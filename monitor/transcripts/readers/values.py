@@ -80,6 +80,11 @@ def tables(value: object) -> list[Mapping[str, Any]]:
     return [*map(table, rows(value))]
 
 
+def are_objects(value: object, each: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Whether `value` is a JSON list of objects, of which `each` holds."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and each(one) for one in value)
+
+
 def whole(value: object) -> int:
     """`value` if it can be a number of tokens, else 0."""
     return value if isinstance(value, int) and is_count(value) else 0
