@@ -1,6 +1,6 @@
 """The interface of a reader, and the run that a reader has open.
 
-A new format is one file here, one folder of samples, one line in `READERS`. The contract suite
+A new format is one class here, one folder of samples, one line in `READERS`. The contract suite
 finds it there.
 """
 

@@ -86,12 +86,12 @@ class PiReader(LineReader):
     def _follow(self, id: str, parent: str) -> None:
         """Note whether the record follows the one before it. In a tree each one has a parent."""
         if id and not self._leaf:
-            self.stale = self.stale or bool(parent)
+            self.stale |= bool(parent)
         else:
             is_tree = bool(id and parent)
-            self.stale = self.stale or self._is_tree not in {None, is_tree} or (is_tree and parent != self._leaf)
+            self.stale |= self._is_tree not in {None, is_tree} or (is_tree and parent != self._leaf)
             self._is_tree = is_tree
-        self.stale = self.stale or not self._ids.is_new(id)
+        self.stale |= not self._ids.is_new(id)
         self._leaf = id or self._leaf
 
 

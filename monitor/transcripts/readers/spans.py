@@ -15,13 +15,8 @@ from typing import Any, Final
 from monitor.chunks import Usage
 from monitor.transcripts.base import Began, ReadReport, RecordedMessage, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
-from monitor.transcripts.readers.chat import (
-    message_of,
-    message_of_parts,
-    messages_of,
-    messages_of_contents,
-    usage_of,
-)
+from monitor.transcripts.readers.chat import message_of, messages_of, usage_of
+from monitor.transcripts.readers.gemini_cli import message_of_parts, messages_of_contents
 from monitor.transcripts.readers.values import (
     answer_of,
     as_float,
