@@ -19,7 +19,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -36,9 +36,11 @@ from monitor.transcripts.source import Source
 
 
 @dataclass(slots=True, frozen=True)
-class RunCost:
-    """The cost of model calls in US dollars."""
+class Spent:
+    """Tokens and US dollars of model calls."""
 
+    usage: Usage | None = None
+    """`None`: the recording does not say."""
     usd: float | None = None
     """`None`: no call has a known cost."""
     partial: bool = False
@@ -46,39 +48,45 @@ class RunCost:
     listed: bool = False
     """Part of `usd` was worked out by the list prices of the package."""
 
-    def plus(self, message: RecordedMessage, model: str) -> RunCost:
-        """The cost with that of one more message. `model`: of the run, where the message names
-        none.
-        """
-        if message.cost_usd is not None:
-            return RunCost((self.usd or 0.0) + message.cost_usd, self.partial, self.listed)
-        if message.usage is None or not message.usage.total_tokens:
+    def plus(self, message: RecordedMessage, model: str) -> Spent:
+        """The sums with one more message. `model`: of the run, where the message names none."""
+        used, usd = message.usage, message.cost_usd
+        if used is None and usd is None:
             return self
-        price = list_price(message.model or model, at_s=message.at)
-        if price is None:
-            return RunCost(self.usd, partial=True, listed=self.listed)
-        return RunCost((self.usd or 0.0) + price.cost(message.usage), self.partial, listed=True)
+        usage = self.usage if used is None else (self.usage or NO_USAGE) + used
+        listed = usd is None and used is not None and bool(used.total_tokens)
+        if listed and used is not None:
+            price = list_price(message.model or model, at_s=message.at)
+            if price is None:
+                return Spent(usage, self.usd, partial=True, listed=self.listed)
+            usd = price.cost(used)
+        total = self.usd if usd is None else (self.usd or 0.0) + usd
+        return Spent(usage, total, self.partial, self.listed or listed)
 
-    @classmethod
-    def of_totals(cls, totals: RunTotals, model: str, at_s: float | None) -> RunCost:
-        """The cost of a run that its recording sums up. `model`: of the run. `at_s`: the time of
-        its last message, for the prices of that day.
+    def or_totals(self, totals: RunTotals | None, model: str, at_s: float | None) -> Spent:
+        """The sums that the recording of the whole run names, as far as it does. `model`: of the
+        run. `at_s`: the time of its last message, for the prices of that day.
         """
-        if totals.cost_usd is not None:
-            return cls(totals.cost_usd)
-        cost = cls()
-        for name, usage in totals.usage:
+        if totals is None:
+            return self
+        cost = Spent(usd=totals.cost_usd)
+        for name, usage in totals.usage if totals.cost_usd is None else ():
             cost = cost.plus(RecordedMessage("assistant", usage=usage, model=name, at=at_s), model)
-        return cost
+        return replace(cost if cost.usd is not None else self, usage=totals.tokens or self.usage)
 
-    def since(self, then: RunCost) -> float | None:
+    @property
+    def tokens(self) -> int:
+        """The number of tokens; 0 if the recording does not say."""
+        return self.usage.total_tokens if self.usage else 0
+
+    def usd_since(self, then: Spent) -> float | None:
         """US dollars of the calls after `then`. `None`: the cost of none of them is known."""
         if self.usd is None or (self.usd == then.usd and self.partial):
             return None
         return self.usd - (then.usd or 0.0)
 
 
-UNKNOWN_COST = RunCost()
+NOTHING_SPENT: Final[Spent] = Spent()
 _Number = TypeVar("_Number", int, float)
 
 
@@ -160,8 +168,7 @@ class StepLog:
         """Whether the last message was a copy."""
         self._places: list[tuple[int, int, int]] = []
         self._numbers: list[StepNumbers] = []
-        self._usage: Usage | None = None
-        self._cost = UNKNOWN_COST
+        self._spent = NOTHING_SPENT
         self._begin_step(chained(NO_MARK, f"{id}\0") if is_random(self._id) else NO_MARK, 0)
 
     def take(self, message: RecordedMessage) -> bool:
@@ -187,9 +194,7 @@ class StepLog:
             self._made = 1, len(message.text), len(message.tool_calls)
         self._results += len(message.tool_results)
         self._errors += sum(result.is_error for result in message.tool_results)
-        if message.usage is not None:
-            self._usage = message.usage if self._usage is None else self._usage + message.usage
-        self._cost = self._cost.plus(message, self._model)
+        self._spent = self._spent.plus(message, self._model)
         self._index += 1
         return True
 
@@ -205,13 +210,12 @@ class StepLog:
     def _begin_step(self, mark: int, beginning: int) -> None:
         self._places.append((mark, self._index, beginning))
         self._made, self._results, self._errors = (0, 0, 0), 0, 0
-        self._usage, self._cost = None, UNKNOWN_COST
+        self._spent = NOTHING_SPENT
 
     def _end_step(self) -> None:
-        usage, cost = self._usage, self._cost
-        flags = usage is not None, cost.usd is not None, cost.partial, cost.listed
-        made = *self._made, self._results, self._errors
-        self._numbers.append((*made, *tokens_of(usage or NO_USAGE), cost.usd or 0.0, *flags))
+        spent, made = self._spent, (*self._made, self._results, self._errors)
+        flags = spent.usage is not None, spent.usd is not None, spent.partial, spent.listed
+        self._numbers.append((*made, *tokens_of(spent.usage or NO_USAGE), spent.usd or 0.0, *flags))
 
     def end(self) -> RecordedSteps:
         """The steps of the run, which is over. A step that chance may give twice has its place

@@ -16,9 +16,8 @@ from monitor.outcome import RunFailed
 from monitor.policy import Policy
 from monitor.transcripts.analysis.recorded_steps import (
     NO_STEPS,
-    UNKNOWN_COST,
+    NOTHING_SPENT,
     RecordedSteps,
-    RunCost,
     StepLog,
     known_sum,
 )
@@ -28,7 +27,6 @@ from monitor.transcripts.base import (
     Chunker,
     CompactionSeen,
     Ended,
-    EndState,
     ReadReport,
     RecordedMessage,
     Said,
@@ -149,11 +147,9 @@ class Watcher:
         self._result = self._result_then = ""
         self._first_at: float | None = None
         self._last_at: float | None = None
-        self._all_chars = self._all_calls = self._all_turns = 0
+        self._total = NOTHING
         self._errors = self._compactions = 0
-        self._usage: Usage | None = None
-        self._usage_then: Usage | None = None
-        self._cost = self._cost_then = UNKNOWN_COST
+        self._spent = self._spent_then = NOTHING_SPENT
         self._failed = ""
 
     @property
@@ -176,8 +172,8 @@ class Watcher:
         found = self._scanner.findings[known:]
         if self._result_then == "" and any(finding.detection.level == "loop" for finding in found):
             self._result_then = self._result
-        if self._scanner.ended_by is not None and self._usage_then is None:
-            self._usage_then, self._cost_then = self._usage, self._cost
+        if self._scanner.ended_by is not None and self._spent_then.usage is None:
+            self._spent_then = self._spent
         if message.tool_results:
             self._result = message.tool_results[-1].text[:EXCERPT_CHARS]
         self._index += 1
@@ -194,15 +190,10 @@ class Watcher:
                 self._first_at = message.at
         if message.role == "user" and not message.synthetic and not self._task:
             self._task = message.text[:EXCERPT_CHARS]
-        for result in message.tool_results:
-            self._errors += result.is_error
+        self._errors += sum(result.is_error for result in message.tool_results)
         if message.role == "assistant":
-            self._all_chars += len(message.text)
-            self._all_calls += len(message.tool_calls)
-            self._all_turns += 1
-        if message.usage is not None:
-            self._usage = message.usage if self._usage is None else self._usage + message.usage
-        self._cost = self._cost.plus(message, self.began.model)
+            self._total += ModelOutput(len(message.text), len(message.tool_calls), 1)
+        self._spent = self._spent.plus(message, self.began.model)
 
     def compacted(self) -> None:
         """The history was replaced by a summary."""
@@ -211,16 +202,9 @@ class Watcher:
 
     def run(self, file: str, kind: str, ended: Ended) -> SurveyedRun:
         """The numbers of the run, which is over. `kind`: the format of its file."""
-        scanner, totals = self._scanner, ended.totals
-        produced = ModelOutput(self._all_chars, self._all_calls, self._all_turns)
-        usage, cost = self._usage, self._cost
-        if totals is not None:
-            usage = totals.tokens or usage
-            summed = RunCost.of_totals(totals, self.began.model, self._last_at)
-            cost = summed if summed.usd is not None else cost
-        stopped = scanner.ended_by is not None
-        tokens = self._usage.total_tokens if self._usage else 0
-        then = self._usage_then.total_tokens if self._usage_then else 0
+        scanner, spent, stopped = self._scanner, self._spent, self._scanner.ended_by is not None
+        whole = spent.or_totals(ended.totals, self.began.model, self._last_at)
+        saved_tokens = spent.tokens - self._spent_then.tokens if stopped else 0
         return SurveyedRun(
             file=file,
             format=kind,
@@ -229,18 +213,18 @@ class Watcher:
             task=self._task,
             first_at=self._first_at,
             last_at=self._last_at,
-            total=produced,
+            total=self._total,
             errors=self._errors,
-            usage=usage,
-            cost_usd=cost.usd,
-            cost_partial=cost.partial,
-            cost_listed=cost.listed,
+            usage=whole.usage,
+            cost_usd=whole.usd,
+            cost_partial=whole.partial,
+            cost_listed=whole.listed,
             compactions=self._compactions,
             findings=tuple(scanner.findings),
             ended_by=scanner.ended_by,
-            saved=produced - scanner.produced if stopped else ModelOutput(),
-            saved_tokens=None if self._usage is None else tokens - then if stopped else 0,
-            saved_usd=self._cost.since(self._cost_then) if stopped else 0.0,
+            saved=self._total - scanner.produced if stopped else NOTHING,
+            saved_tokens=None if spent.usage is None else saved_tokens,
+            saved_usd=spent.usd_since(self._spent_then) if stopped else 0.0,
             result=self._result_then or (self._result if scanner.findings else ""),
             failed=self._failed,
         )
@@ -359,19 +343,6 @@ def survey_file(source: Source, *, watched: WatchSettings | None = None) -> Surv
 def why_unread(error: OSError | MissingExtra) -> str:
     """Why a file cannot be read at all."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-__all__ = [
-    "EndState",
-    "Survey",
-    "SurveyedFile",
-    "SurveyedRun",
-    "WatchSettings",
-    "Watcher",
-    "survey",
-    "survey_file",
-    "why_unread",
-]
 
 
 # --------------------------------------------------------------------------------------------------

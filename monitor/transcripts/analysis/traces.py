@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Final
 
 from monitor._util.hashing import identity
@@ -56,6 +57,43 @@ class TracedRun(SurveyedRun):
     """The identity of all that was said, called and answered: equal runs have equal ones."""
 
 
+class _LevelScan:
+    """Watches a run with the settings of one level: each detector alone, and all together."""
+
+    def __init__(self, level: Level, *, is_weighed: bool) -> None:
+        made = [one for one in level.detectors() if not (is_weighed and isinstance(one, StateNovelty))]
+        self.names = {detector.name: type(detector).__name__ for detector in made}
+        self.alone = _observed(made)
+        policy = level.policy()
+        first = policy is None or isinstance(policy, StopAtFirstLoop)
+        self.together = None if first else RunScanner(detectors=level.detectors(), policy=policy)
+        """`None`: the policy stops at the first loop, which is seen without it."""
+        self.stops: dict[str, StopPlace] = {}
+
+    def take(self, at: int, chunks: Sequence[Chunk]) -> str:
+        """Watch the next message. Returns why a detector or the policy crashed."""
+        try:
+            for chunk in chunks:
+                self.alone.take(at, chunk)
+                if self.together is not None:
+                    self.together.take(at, chunk)
+        except RunFailed as error:
+            return str(error)
+        return ""
+
+    def note(self, stopped: Callable[[int | None], StopPlace]) -> None:
+        """Note the stops in the message that was watched. `stopped`: the place of a stop in it."""
+        for finding in self.alone.findings:
+            if finding.detection.level == "loop":
+                name = self.names.get(finding.detection.detector, finding.detection.detector)
+                for one in (name,) if self.together is not None else (name, ALL):
+                    self.stops.setdefault(one, stopped(finding.char))
+        self.alone.findings.clear()
+        ended = None if self.together is None else self.together.ended_by
+        if ended is not None and isinstance(ended.verdict, Stop):
+            self.stops.setdefault(ALL, stopped(ended.char))
+
+
 class TraceWatcher(Watcher):
     """Watches a run with all levels at once."""
 
@@ -70,57 +108,25 @@ class TraceWatcher(Watcher):
         self._weighing = None if self._weigher is None else _observed([self._weigher])
         self._chunks = Chunker()
         self._costs: list[float] = []
-        self._context = self._spent = 0.0
+        self._context = self._spent_tokens = 0.0
         self._counted = False
-        self._alone: list[RunScanner] = []
-        self._names: list[dict[str, str]] = []
-        self._together: list[RunScanner | None] = []
-        """`None`: the policy stops at the first loop, which is seen without it."""
-        for level in levels:
-            made = [one for one in level.detectors() if gauge is None or not isinstance(one, StateNovelty)]
-            self._names.append({detector.name: type(detector).__name__ for detector in made})
-            self._alone.append(_observed(made))
-            policy = level.policy()
-            first = policy is None or isinstance(policy, StopAtFirstLoop)
-            self._together.append(None if first else RunScanner(detectors=level.detectors(), policy=policy))
-        self._detectors = list(dict.fromkeys(name for names in self._names for name in names.values()))
-        if gauge is not None:
-            self._detectors.append(StateNovelty.__name__)
-        self._stops: list[dict[str, StopPlace]] = [{} for _ in levels]
+        self._levels = [_LevelScan(level, is_weighed=gauge is not None) for level in levels]
         self._crashed = ""
 
     def take(self, message: RecordedMessage) -> Sequence[Finding]:
         at = self._index
         found = super().take(message)
-        before = self._spent
+        stopped = partial(self._stopped, message, before=self._spent_tokens)
         self._count_tokens(message)
         self._content = identity(self._content + _said(message))
         chunks = list(self._chunks.chunks(message))
-        self._weigh(at, message, chunks, before)
-        for level, (alone, together) in enumerate(zip(self._alone, self._together, strict=True)):
-            try:
-                for chunk in chunks:
-                    alone.take(at, chunk)
-                    if together is not None:
-                        together.take(at, chunk)
-            except RunFailed as error:
-                self._crashed = str(error)
-            for finding in alone.findings:
-                if finding.detection.level == "loop":
-                    name = self._names[level].get(finding.detection.detector, finding.detection.detector)
-                    stopped = self._stopped(message, finding.char, before)
-                    self._stops[level].setdefault(name, stopped)
-                    if together is None:
-                        self._stops[level].setdefault(ALL, stopped)
-            alone.findings.clear()
-            if together is None:
-                continue
-            ended = together.ended_by
-            if ended is not None and isinstance(ended.verdict, Stop) and ALL not in self._stops[level]:
-                self._stops[level][ALL] = self._stopped(message, ended.char, before)
+        self._weigh(at, chunks, stopped)
+        for level in self._levels:
+            self._crashed = level.take(at, chunks) or self._crashed
+            level.note(stopped)
         return found
 
-    def _weigh(self, at: int, message: RecordedMessage, chunks: Sequence[Chunk], before: float) -> None:
+    def _weigh(self, at: int, chunks: Sequence[Chunk], stopped: Callable[[int | None], StopPlace]) -> None:
         """Measure the evidence that is weighed."""
         if self._weighing is None or self._weigher is None or self._height is None:
             return
@@ -131,11 +137,16 @@ class TraceWatcher(Watcher):
             self._crashed = str(error)
         height = self._height(self._weigher.highest)
         if height >= 0 and height > max((known for known, _ in self._peaks), default=NEVER):
-            self._peaks.append((height, self._stopped(message, None, before)))
+            self._peaks.append((height, stopped(None)))
+
+    def _scanners(self) -> Iterator[RunScanner]:
+        """Everything that watches the run beside its own scanner."""
+        yield from (level.alone for level in self._levels)
+        yield from filter(None, (*(level.together for level in self._levels), self._weighing))
 
     def request(self, text: str) -> None:
         super().request(text)
-        for scanner in filter(None, (*self._alone, *self._together, self._weighing)):
+        for scanner in self._scanners():
             scanner.request(text)
 
     def _count_tokens(self, message: RecordedMessage) -> None:
@@ -145,15 +156,15 @@ class TraceWatcher(Watcher):
         if message.role == "assistant":
             if message.usage is not None:
                 self._counted = True
-                self._spent += message.usage.total_tokens
+                self._spent_tokens += message.usage.total_tokens
             else:
-                self._spent += (self._context + own) / CHARS_PER_TOKEN
-            self._costs.append(self._spent)
+                self._spent_tokens += (self._context + own) / CHARS_PER_TOKEN
+            self._costs.append(self._spent_tokens)
         self._context += own + results
 
     def _stopped(self, message: RecordedMessage, char: int | None, before: float) -> StopPlace:
         """`before`: the tokens before the message. Of a text only what was written until then."""
-        turn, spent = max(1, len(self._costs)), self._spent
+        turn, spent = max(1, len(self._costs)), self._spent_tokens
         if char is not None and message.role == "assistant":
             left = max(0, len(message.text) - char)
             spent = max(before, spent - left / CHARS_PER_TOKEN)
@@ -162,22 +173,25 @@ class TraceWatcher(Watcher):
     def compacted(self) -> None:
         super().compacted()
         self._context = 0.0
-        for scanner in filter(None, (*self._alone, *self._together, self._weighing)):
+        for scanner in self._scanners():
             scanner.compacted()
 
     def run(self, file: str, kind: str, ended: Ended) -> TracedRun:
         run = super().run(file, kind, ended)
         costs = tuple(self._costs)
-        for together, stops in zip(self._together, self._stops, strict=True):
-            if together is not None and together.ended_by is not None and ALL not in stops:
+        for level in self._levels:
+            together = level.together
+            if together is not None and together.ended_by is not None and ALL not in level.stops:
                 turn = max(1, min(together.produced.turns, len(costs)))  # of the last turn that was granted
-                stops[ALL] = StopPlace(turn, costs[turn - 1] if costs else 0.0)
-        first = all(together is None for together in self._together)
+                level.stops[ALL] = StopPlace(turn, costs[turn - 1] if costs else 0.0)
         self._reach_levels()
-        peaks = {StateNovelty.__name__: tuple(self._peaks), ALL: tuple(self._peaks) if first else ()}
+        first = all(level.together is None for level in self._levels)
+        weighed = StateNovelty.__name__
+        peaks = {weighed: tuple(self._peaks), ALL: tuple(self._peaks) if first else ()}
+        names = dict.fromkeys(name for level in self._levels for name in level.names.values())
         traces = {
-            name: Trace(costs, tuple(stops.get(name) for stops in self._stops), peaks.get(name, ()))
-            for name in (ALL, *self._detectors)
+            name: Trace(costs, tuple(level.stops.get(name) for level in self._levels), peaks.get(name, ()))
+            for name in (ALL, *names, *(() if self._weigher is None else (weighed,)))
         }
         told = {one.name: getattr(run, one.name) for one in fields(SurveyedRun)}
         told["failed"] = run.failed or self._crashed
@@ -185,12 +199,12 @@ class TraceWatcher(Watcher):
 
     def _reach_levels(self) -> None:
         """Note where the weighed evidence came to each level."""
-        for level, stops in enumerate(self._stops):
-            place = next((place for height, place in self._peaks if height >= level), None)
+        for number, level in enumerate(self._levels):
+            place = next((place for height, place in self._peaks if height >= number), None)
             if place is not None:
-                stops[StateNovelty.__name__] = place
-                if self._together[level] is None:
-                    stops[ALL] = min(place, stops.get(ALL, place), key=lambda one: one.spent)
+                level.stops[StateNovelty.__name__] = place
+                if level.together is None:
+                    level.stops[ALL] = min(place, level.stops.get(ALL, place), key=lambda one: one.spent)
 
 
 def _observed(detectors: Sequence[Detector]) -> RunScanner:

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from monitor.chunks import Usage
 from monitor.transcripts.base import Began, ReadReport, RecordedMessage, Role, TranscriptEntry
-from monitor.transcripts.readers.base import OpenRun, TranscriptReader
+from monitor.transcripts.readers.base import HeldResponse, OpenRun, TranscriptReader
 from monitor.transcripts.readers.values import seconds
 from monitor.transcripts.source import Source
 
@@ -40,62 +39,55 @@ class AiderReader(TranscriptReader):
             line = raw.decode("utf-8", "replace").rstrip("\r\n")
             if line.startswith(_STARTED):
                 if chat is not None:
-                    yield from chat.end()
+                    yield from chat.finish()
                 number += 1
                 chat = _Chat(f"{source.stem}#{number}", line.removeprefix(_STARTED).strip())
-                yield Began(run=chat.state.id)
+                yield Began(run=chat.id)
             elif chat is not None:
                 yield from chat.take(line)
         if chat is not None:
-            yield from chat.end()
+            yield from chat.finish()
 
 
-class _Chat:
+class _Chat(OpenRun):
     def __init__(self, id: str, started: str) -> None:
-        self.state = OpenRun(id)
+        super().__init__(id)
         self._at = seconds(started)
         self._role: Role = "system"
         self._lines: list[str] = []
-        self._answer: RecordedMessage | None = None
 
     def take(self, line: str) -> Iterator[TranscriptEntry]:
-        if line.startswith("#### "):
-            role: Role = "user"
-        elif line.startswith("> "):
-            role = "system"
-        else:
-            role = "assistant"
+        role: Role = "user" if line.startswith("#### ") else "system" if line.startswith("> ") else "assistant"
         if role != self._role:
-            yield from self._flush()
+            yield from self._over()
             self._role = role
-        self._lines.append(line.removeprefix("#### ").removeprefix("> ") if role != "assistant" else line)
+        self._lines.append(line if role == "assistant" else line.removeprefix("#### ").removeprefix("> "))
 
-    def _flush(self) -> Iterator[TranscriptEntry]:
+    def _over(self) -> Iterator[TranscriptEntry]:
+        """The lines of one speaker are over. An answer is held until the program has said what it
+        cost.
+        """
         said, self._lines = "\n".join(self._lines).strip(), []
         if not said:
             return
         if self._role == "assistant":
-            yield from self._flush_answer()
-            self._answer = RecordedMessage("assistant", said, at=self._at)
+            yield from self.flush()
+            self.held = HeldResponse(self._at, text=[said])
             return
-        usage, cost = _spent(said) if self._role == "system" else (None, None)
-        yield from self._flush_answer(usage, cost)
-        yield self.state.said(RecordedMessage(self._role, said, synthetic=self._role == "system", at=self._at))
+        by_program = self._role == "system"
+        if by_program:
+            usage, cost = _spent(said)
+            self.held.usage, self.held.cost_usd = usage, cost
+            if not self.held and usage is not None:  # the model has written nothing but an edit, or was asked again
+                yield self.said(RecordedMessage("system", synthetic=True, at=self._at, usage=usage, cost_usd=cost))
+        yield from self.flush()
+        yield self.said(RecordedMessage(self._role, said, synthetic=by_program, at=self._at))
 
-    def _flush_answer(self, usage: Usage | None = None, cost_usd: float | None = None) -> Iterator[TranscriptEntry]:
-        """The answer is held until the program has said what it cost."""
-        answer, self._answer = self._answer, None
-        if answer is not None:
-            yield self.state.said(replace(answer, usage=usage, cost_usd=cost_usd))
-        elif usage is not None:  # the model has written nothing but an edit, or was asked again
-            yield self.state.said(
-                RecordedMessage("system", synthetic=True, at=self._at, usage=usage, cost_usd=cost_usd)
-            )
-
-    def end(self) -> Iterator[TranscriptEntry]:
-        yield from self._flush()
-        yield from self._flush_answer()
-        yield self.state.end()
+    def finish(self) -> Iterator[TranscriptEntry]:
+        """The last lines, and the end of the run."""
+        yield from self._over()
+        yield from self.flush()
+        yield self.end()
 
 
 def _spent(said: str) -> tuple[Usage | None, float | None]:

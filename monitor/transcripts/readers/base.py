@@ -1,6 +1,6 @@
 """The interface of a reader, and the run that a reader has open.
 
-A new format is one file here, one folder of samples, one line in `READERS`. The contract suite
+A new format is one class here, one folder of samples, one line in `READERS`. The contract suite
 finds it there.
 """
 
@@ -86,6 +86,15 @@ class RecentIds:
         if len(self._newer) >= REMEMBERED:
             self._newer, self._older = set(), self._newer
         return True
+
+
+def chain_of(parents: Mapping[str, str], last: str) -> list[str]:
+    """The ids from `last` back to the root, in a tree of records. A circle ends it."""
+    found: dict[str, None] = {}
+    while last and last not in found:
+        found[last] = None
+        last = parents.get(last, "")
+    return list(found)
 
 
 class RunIds:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from monitor.transcripts.readers.values import (
     text,
     tokens_of,
     whole,
+    with_texts,
     words,
 )
 from monitor.transcripts.source import MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source, damage
@@ -67,8 +68,8 @@ class SweAgentReader(TranscriptReader):
 
     def fits(self, source: Source) -> bool:
         """A trajectory and a history, or a history whose messages have an agent."""
-        document = source.document
-        if not isinstance(document, dict) or not isinstance(document.get("history"), list):
+        document = table(source.document)
+        if not isinstance(document.get("history"), list):
             return False
         return "trajectory" in document or all("agent" in table(one) for one in document["history"][:20])
 
@@ -78,6 +79,7 @@ class SweAgentReader(TranscriptReader):
         info = table(document.get("info"))
         began = Began(run=source.stem, project=text(document.get("environment")))
         steps, history = [*_objects(document.get("trajectory"), report)], rows(document.get("history"))
+        messages: Iterable[RecordedMessage]
         if steps:
             task = [one for one in history if text(table(one).get("role")) in {"system", "user"}][:2]
             messages = chain(messages_of(task), *map(_step, steps))
@@ -174,11 +176,8 @@ class TauBenchReader(TranscriptReader):
         document = source.document
         if isinstance(document, dict):
             return isinstance(document.get("simulations"), list) and "tasks" in document
-        return (
-            isinstance(document, list)
-            and bool(document)
-            and all({"task_id", "traj", "reward"} <= table(one).keys() for one in document[:20])
-        )
+        trials = tables(document)[:20]
+        return bool(trials) and all({"task_id", "traj", "reward"} <= trial.keys() for trial in trials)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each trial of each task."""
@@ -230,12 +229,9 @@ class AtifReader(TranscriptReader):
 
     def fits(self, source: Source) -> bool:
         """The version of its schema, and steps."""
-        document = source.document
-        return (
-            isinstance(document, dict)
-            and isinstance(document.get("steps"), list)
-            and (text(document.get("schema_version")).startswith("ATIF-") or "agent" in document)
-        )
+        document = table(source.document)
+        is_atif = text(document.get("schema_version")).startswith("ATIF-") or "agent" in document
+        return is_atif and isinstance(document.get("steps"), list)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         document = table(source.document)
@@ -284,7 +280,6 @@ def _atif_step(step: Mapping[str, Any], model: str, report: ReadReport) -> Itera
 # Inspect: `.eval` archives (ZIP, a member a sample) and logs as one JSON document. A long text may
 # stand once among the attachments of its sample, and be named elsewhere.
 
-_ATTACHED: Final = "attachment://"
 _HEADS: Final = ("header.json", "_journal/start.json")
 """The members of an archive that say what was evaluated."""
 
@@ -299,12 +294,9 @@ class InspectAiReader(TranscriptReader):
         """An archive with the journal of an evaluation, or a document with one."""
         if source.head.startswith(ZIP_MAGIC):
             return any(name in _HEADS for name in _names(source))
-        document = source.document
-        return (
-            isinstance(document, dict)
-            and isinstance(document.get("eval"), dict)
-            and ("samples" in document or {"version", "status"} <= document.keys())
-        )
+        document = table(source.document)
+        is_log = "samples" in document or {"version", "status"} <= document.keys()
+        return is_log and isinstance(document.get("eval"), dict)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         if source.head.startswith(ZIP_MAGIC):
@@ -353,7 +345,7 @@ def _sample(
 ) -> Iterator[TranscriptEntry]:
     if not sample:
         return
-    attached = table(sample.get("attachments"))
+    attached = {f"attachment://{name}": said for name, said in table(sample.get("attachments")).items()}
     model = text(head.get("model"))
     ended: tuple[EndState, str] | None = None
     if limit := table(sample.get("limit")):
@@ -365,7 +357,8 @@ def _sample(
         project=text(head.get("task")),
         model=model,
     )
-    messages = (_resolved(message, attached, 0) for message in rows(sample.get("messages")))
+    found = rows(sample.get("messages"))
+    messages = (with_texts(one, lambda said: attached.get(said, said)) for one in found) if attached else found
     totals = RunTotals(usage=tuple(_usage_by_model(table(sample.get("model_usage")))))
     yield from whole_run(began, with_model(messages_of(messages, report), model), ended=ended, totals=totals)
 
@@ -375,17 +368,3 @@ def _usage_by_model(given: Mapping[str, Any]) -> Iterator[tuple[str, Usage]]:
     for name, usage in given.items():
         if (counted := usage_of(table(usage))) is not None:
             yield name, counted
-
-
-def _resolved(value: Any, attached: Mapping[str, Any], depth: int) -> Any:
-    """`value` with its attachments in their places."""
-    if isinstance(value, str):
-        return attached.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
-    if depth > MOST_DEPTH or not attached:
-        return value
-    if isinstance(value, dict):
-        return {key: _resolved(item, attached, depth + 1) for key, item in value.items()}
-    return [_resolved(item, attached, depth + 1) for item in value] if isinstance(value, list) else value
-
-
-MOST_DEPTH = 16

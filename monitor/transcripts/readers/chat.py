@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from monitor._util.lazy import LazyModule
 from monitor.chunks import Usage
 from monitor.transcripts.base import ReadReport, RecordedCall, RecordedMessage, RecordedResult, Role
-from monitor.transcripts.readers.base import HeldResponse
 from monitor.transcripts.readers.values import (
+    are_objects,
     call_of,
     in_tier,
     is_count,
@@ -22,7 +22,6 @@ from monitor.transcripts.readers.values import (
     rows,
     seconds,
     table,
-    tables,
     text,
     whole,
     words,
@@ -57,7 +56,7 @@ def is_message(value: object) -> bool:
 
 def are_messages(value: object) -> bool:
     """Whether `value` is a list of messages."""
-    return isinstance(value, list) and bool(value) and all(map(is_message, value))
+    return are_objects(value, is_message)
 
 
 def messages_of(messages: Iterable[object], report: ReadReport | None = None) -> Iterator[RecordedMessage]:
@@ -190,41 +189,3 @@ def with_model(messages: Iterable[RecordedMessage], model: str) -> Iterator[Reco
     """The messages. Those of the model that name no model get the name `model`."""
     for message in messages:
         yield replace(message, model=message.model or model) if message.role == "assistant" else message
-
-
-# --------------------------------------------------------------------------------------------------
-# Gemini's contents, whose parts are texts, thoughts, calls and results.
-
-
-def messages_of_contents(contents: list[Any]) -> Iterator[RecordedMessage]:
-    """The messages of a list of Gemini's contents."""
-    for content in map(table, contents):
-        role = "assistant" if content.get("role") == "model" else "user"
-        yield from message_of_parts(role, tables(content.get("parts")))
-
-
-def message_of_parts(role: str, parts: Iterable[Mapping[str, Any]]) -> Iterator[RecordedMessage]:
-    """The message of Gemini's parts, and its results apart."""
-    held = HeldResponse()
-    for part in parts:
-        if isinstance(call := part.get("functionCall", part.get("function_call")), dict):
-            held.calls.append(call_of(call.get("name"), call.get("args"), call.get("id")))
-        elif isinstance(response := part.get("functionResponse", part.get("function_response")), dict):
-            inside = table(response.get("response"))
-            said = words(inside.get("output", inside.get("error", inside.get("result")))) or response_of(part)
-            held.answers.append(
-                result_of(response.get("name"), said, is_error="error" in inside, call_id=response.get("id"))
-            )
-        elif said := words(part):
-            (held.reasoning if part.get("thought") is True else held.text).append(said)
-    if role == "assistant":
-        yield held.message()
-    elif held.text or not held.answers:
-        yield RecordedMessage("user", "\n".join(held.text))
-    yield from held.answered()
-
-
-def response_of(part: object) -> str:
-    """The text of a part that is the response of a tool."""
-    response = table(table(table(part).get("functionResponse")).get("response"))
-    return words(response.get("output", response.get("error"))) if response else words(part)

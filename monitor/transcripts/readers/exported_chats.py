@@ -15,7 +15,7 @@ from monitor.transcripts.base import (
     RecordedResult,
     TranscriptEntry,
 )
-from monitor.transcripts.readers.base import HeldResponse, RunIds, TranscriptReader, began_of, whole_run
+from monitor.transcripts.readers.base import HeldResponse, RunIds, TranscriptReader, began_of, chain_of, whole_run
 from monitor.transcripts.readers.chat import usage_of
 from monitor.transcripts.readers.values import (
     answer_of,
@@ -66,15 +66,10 @@ def _conversations(source: Source) -> list[Mapping[str, Any]]:
 
 def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The nodes from the root to the current one."""
-    mapping = table(conversation.get("mapping"))
-    found: list[Mapping[str, Any]] = []
-    id, seen = text(conversation.get("current_node")), set[str]()
-    while id and id in mapping and id not in seen:
-        seen.add(id)
-        node = table(mapping[id])
-        found.append(table(node.get("message")))
-        id = text(node.get("parent"))
-    return found[::-1]
+    nodes = {id: table(node) for id, node in table(conversation.get("mapping")).items()}
+    parents = {id: text(node.get("parent")) for id, node in nodes.items()}
+    chain = chain_of(parents, text(conversation.get("current_node")))
+    return [table(nodes[id].get("message")) for id in reversed(chain) if id in nodes]
 
 
 def _node(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
@@ -115,17 +110,13 @@ class VsCodeChatReader(TranscriptReader):
 
     def fits(self, source: Source) -> bool:
         """Requests of a responder, a log of changes, or prompts with logs."""
-        document = source.document
-        first = source.first_record
+        document, first = table(source.document), source.first_record
         if first.get("kind") == 0 and isinstance(first.get("v"), dict):
             return True
-        if not isinstance(document, dict):
-            return False
         if "prompts" in document and ("exportedAt" in document or "totalPrompts" in document):
             return True
-        return isinstance(document.get("requests"), list) and (
-            "responderUsername" in document or "requesterUsername" in document or "sessionId" in document
-        )
+        names = {"responderUsername", "requesterUsername", "sessionId"}
+        return isinstance(document.get("requests"), list) and bool(names & document.keys())
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         first = source.first_record
@@ -190,7 +181,7 @@ def _request(request: Mapping[str, Any]) -> Iterator[RecordedMessage]:
         for made in tables(one.get("toolCalls")):
             call = call_of(made.get("name"), parsed(made.get("arguments")), made.get("id"))
             held.calls.append(call)
-            if call.id in answers:
+            if call.id is not None and call.id in answers:
                 held.answers.append(_answer(call, table(answers[call.id])))
         yield from held.messages()
     if not rounds:

@@ -8,7 +8,7 @@ result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -22,11 +22,12 @@ from monitor.transcripts.readers.base import (
     RecentIds,
     TranscriptReader,
     began_of,
+    chain_of,
     whole_run,
 )
-from monitor.transcripts.readers.chat import message_of_parts, messages_of_contents, response_of
 from monitor.transcripts.readers.values import (
     answer_of,
+    are_objects,
     call_of,
     result_of,
     rows,
@@ -167,8 +168,7 @@ class GeminiCliReader(LineReader):
         if isinstance(document, dict):
             messages = tables(document.get("messages"))[:20]
             return _is_header(document) and ("projectHash" in document or any(map(_is_own, messages)))
-        found = rows(document)[:20]
-        return bool(found) and all(isinstance(one, dict) and signs.is_content(one, strict=False) for one in found)
+        return are_objects(rows(document)[:20], lambda one: signs.is_content(one, strict=False))
 
     def reading_of(self, source: Source) -> LineReader | None:
         """A reading of JSON lines that goes on while nothing but the last message changes."""
@@ -225,17 +225,15 @@ class GeminiCliReader(LineReader):
 
     def _change(self, session: Mapping[str, Any]) -> None:
         self._session.update(session)
-        self.stale = self.stale or isinstance(self._session.pop("messages", None), list)
+        self.stale |= isinstance(self._session.pop("messages", None), list)
         if self._began is not None:
-            changed = _began(self._session, self._stem, self._began.model)
-            self.stale = self.stale or changed != self._began
+            self.stale |= _began(self._session, self._stem, self._began.model) != self._began
 
     def _message(self, id: str, record: Mapping[str, Any], report: ReadReport) -> Iterator[TranscriptEntry]:
         if self._last is not None and self._last[0] == id:
             report.repeated += 1
         else:
-            self.stale = self.stale or not self._ids.would_be_new(id)
-            self._ids.is_new(id)
+            self.stale |= not self._ids.is_new(id)
             yield from self._take_last(report)
         self._last = (id, record)
 
@@ -296,11 +294,9 @@ def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], li
             if isinstance(replaced := session.pop("messages", None), list):
                 messages = {text(one.get("id")) or f"#{at}": one for at, one in enumerate(tables(replaced))}
         elif "$rewindTo" in record:
-            ids = list(messages)
             back_to = text(record["$rewindTo"])
-            if back_to in messages:
-                for id in ids[ids.index(back_to) + 1 :]:
-                    del messages[id]
+            while back_to in messages and next(reversed(messages)) != back_to:
+                messages.popitem()
         elif _is_header(record):
             foreign = _begins_another(session, record)
             session.update({} if foreign else record)
@@ -339,6 +335,44 @@ def _only_answers(content: object) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
+# Gemini's contents, whose parts are texts, thoughts, calls and results.
+
+
+def messages_of_contents(contents: list[Any]) -> Iterator[RecordedMessage]:
+    """The messages of a list of Gemini's contents."""
+    for content in map(table, contents):
+        role = "assistant" if content.get("role") == "model" else "user"
+        yield from message_of_parts(role, tables(content.get("parts")))
+
+
+def message_of_parts(role: str, parts: Iterable[Mapping[str, Any]]) -> Iterator[RecordedMessage]:
+    """The message of Gemini's parts, and its results apart."""
+    held = HeldResponse()
+    for part in parts:
+        if isinstance(call := part.get("functionCall", part.get("function_call")), dict):
+            held.calls.append(call_of(call.get("name"), call.get("args"), call.get("id")))
+        elif isinstance(response := part.get("functionResponse", part.get("function_response")), dict):
+            inside = table(response.get("response"))
+            said = words(inside.get("output", inside.get("error", inside.get("result")))) or response_of(part)
+            held.answers.append(
+                result_of(response.get("name"), said, is_error="error" in inside, call_id=response.get("id"))
+            )
+        elif said := words(part):
+            (held.reasoning if part.get("thought") is True else held.text).append(said)
+    if role == "assistant":
+        yield held.message()
+    elif held.text or not held.answers:
+        yield RecordedMessage("user", "\n".join(held.text))
+    yield from held.answered()
+
+
+def response_of(part: object) -> str:
+    """The text of a part that is the response of a tool."""
+    response = table(table(table(part).get("functionResponse")).get("response"))
+    return words(response.get("output", response.get("error"))) if response else words(part)
+
+
+# --------------------------------------------------------------------------------------------------
 # Qwen Code, a fork: JSON lines of a tree, with Gemini's parts. The model was shown the active
 # chain, from the last record back to the root. A branch that was left does not count.
 
@@ -362,7 +396,7 @@ class QwenCodeReader(TranscriptReader):
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """The active chain of the session."""
         parents, leaf = _tree(source)
-        active = set(_chain(parents, leaf))
+        active = set(chain_of(parents, leaf))
         report.unknown.clear()
         records = [
             record
@@ -386,14 +420,6 @@ def _tree(source: Source) -> tuple[dict[str, str], str]:
             if text(record.get("type")) in _TURNS or record.get("subtype") == "rewind":
                 leaf = id
     return parents, leaf
-
-
-def _chain(parents: Mapping[str, str], leaf: str) -> Iterator[str]:
-    seen: set[str] = set()
-    while leaf and leaf not in seen:
-        seen.add(leaf)
-        yield leaf
-        leaf = parents.get(leaf, "")
 
 
 def _joined(records: list[Mapping[str, Any]]) -> Iterator[RecordedMessage]:

@@ -30,6 +30,7 @@ from monitor.transcripts.readers.chat import (
 )
 from monitor.transcripts.readers.values import (
     answer_of,
+    are_objects,
     call_of,
     in_tier,
     parsed,
@@ -112,25 +113,21 @@ def _request(stem: str, request: Mapping[str, Any], report: ReadReport) -> Itera
     yield from whole_run(began, with_model(messages_of(everything, report), model))
 
 
-def _are_langchain(document: list[Any]) -> bool:
+def _are_langchain(document: object) -> bool:
     """Messages as `messages_to_dict` writes them."""
-    return bool(document) and all(
-        isinstance(one, dict)
-        and text(one.get("type")) in {"human", "ai", "system", "tool", "function"}
-        and isinstance(one.get("data"), dict)
-        and "content" in one["data"]
-        for one in document
-    )
+    kinds = {"human", "ai", "system", "tool", "function"}
+    return are_objects(document, lambda one: text(one.get("type")) in kinds and "content" in table(one.get("data")))
 
 
-def _are_ui(document: list[Any]) -> bool:
-    return bool(document) and all(
-        isinstance(one, dict)
-        and text(one.get("role")) in {"user", "assistant", "system"}
-        and isinstance(one.get("parts"), list)
-        and all(isinstance(part, dict) and "type" in part for part in one["parts"])
-        for one in document
-    )
+def _are_ui(document: object) -> bool:
+    return are_objects(document, lambda one: text(one.get("role")) in _UI_ROLES and _are_parts(one.get("parts")))
+
+
+def _are_parts(parts: object) -> bool:
+    return isinstance(parts, list) and all("type" in table(part) for part in parts)
+
+
+_UI_ROLES: Final = frozenset({"user", "assistant", "system"})
 
 
 def _ui(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:

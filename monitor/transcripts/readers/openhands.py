@@ -128,8 +128,8 @@ def _v0(
             elif observation not in _QUIET:
                 failed = observation == "error" or extras.get("success") is False
                 code = table(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
-                failed, id = failed or whole(code) > 0, str(event["cause"]) if "cause" in event else None
-                yield run.said(answer_of("", words(event.get("content")), at=at, is_error=failed, call_id=id))
+                failed, cause = failed or whole(code) > 0, str(event["cause"]) if "cause" in event else None
+                yield run.said(answer_of("", words(event.get("content")), at=at, is_error=failed, call_id=cause))
         else:
             report.does_not_know("event")
     if metrics:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import CompactionSeen, EndState, ReadReport, RecordedMessage, TranscriptEntry
-from monitor.transcripts.readers.base import NOTHING, LineReader, OpenRun, RecentIds
+from monitor.transcripts.readers.base import NOTHING, LineReader, OpenRun, RecentIds, chain_of
 from monitor.transcripts.readers.values import (
     answer_of,
     call_of,
@@ -86,12 +86,12 @@ class PiReader(LineReader):
     def _follow(self, id: str, parent: str) -> None:
         """Note whether the record follows the one before it. In a tree each one has a parent."""
         if id and not self._leaf:
-            self.stale = self.stale or bool(parent)
+            self.stale |= bool(parent)
         else:
             is_tree = bool(id and parent)
-            self.stale = self.stale or self._is_tree not in {None, is_tree} or (is_tree and parent != self._leaf)
+            self.stale |= self._is_tree not in {None, is_tree} or (is_tree and parent != self._leaf)
             self._is_tree = is_tree
-        self.stale = self.stale or not self._ids.is_new(id)
+        self.stale |= not self._ids.is_new(id)
         self._leaf = id or self._leaf
 
 
@@ -113,12 +113,8 @@ def _active(source: Source) -> set[str] | None:
                 calls[text(block.get("id"))] = id  # OpenClaw: a result's parent may be the call
     if not parents or not any(parents.values()):
         return None
-    active: set[str] = set()
-    while leaf and leaf not in active:
-        active.add(leaf)
-        leaf = parents.get(leaf, "")
-        leaf = leaf if leaf in parents else calls.get(leaf, "")
-    return active
+    above = {id: parent if parent in parents else calls.get(parent, "") for id, parent in parents.items()}
+    return set(chain_of(above, leaf))
 
 
 def _entries(run: OpenRun, message: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[TranscriptEntry]:

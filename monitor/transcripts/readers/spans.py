@@ -15,13 +15,8 @@ from typing import Any, Final
 from monitor.chunks import Usage
 from monitor.transcripts.base import Began, ReadReport, RecordedMessage, TranscriptEntry
 from monitor.transcripts.readers.base import OpenRun, TranscriptReader
-from monitor.transcripts.readers.chat import (
-    message_of,
-    message_of_parts,
-    messages_of,
-    messages_of_contents,
-    usage_of,
-)
+from monitor.transcripts.readers.chat import message_of, messages_of, usage_of
+from monitor.transcripts.readers.gemini_cli import message_of_parts, messages_of_contents
 from monitor.transcripts.readers.values import (
     answer_of,
     as_float,
@@ -79,18 +74,18 @@ class TelemetryReader(TranscriptReader):
         if isinstance(document, dict):
             return _has_spans(document)
         if isinstance(document, list):
-            return bool(document) and all(
-                "spanContext" in table(one) or _has_spans(table(one)) for one in document[:20]
-            )
+            found = tables(document[:20])
+            return bool(found) and all("spanContext" in one or _has_spans(one) for one in found)
         return bool(source.first_records) and all(map(_has_spans, source.first_records))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[TranscriptEntry]:
         """A run for each trace in which a model or a tool was called."""
         document = source.document
         documents: Iterable[Any] = document if isinstance(document, list) else [document]
+        if document is None:
+            documents = source.records(report, grows=False)
         traces: dict[str, dict[object, _Span]] = {}
-        given = documents if document is not None else source.records(report, grows=False)
-        for span in (span for one in given for span in _spans(table(one))):
+        for span in (span for one in documents for span in _spans(table(one))):
             known = traces.setdefault(span.trace, {})
             key = span.id or len(known)
             report.repeated += key in known  # an exporter that got no answer sends again
@@ -138,7 +133,7 @@ def _otlp(value: object) -> Any:
     if "arrayValue" in given:
         return [_otlp(one) for one in rows(table(given["arrayValue"]).get("values"))]
     if "kvlistValue" in given:
-        entries = map(table, rows(table(given["kvlistValue"]).get("values")))
+        entries = tables(table(given["kvlistValue"]).get("values"))
         return {text(one.get("key")): _otlp(one.get("value")) for one in entries}
     return None
 
@@ -264,12 +259,10 @@ def _prompt(span: _Span) -> Iterator[RecordedMessage]:
 def _genai(message: Mapping[str, Any], role: str) -> Iterator[RecordedMessage]:
     """A message with parts, as the GenAI conventions have it."""
     blocks: list[dict[str, Any]] = []
-    for part in map(table, rows(message.get("parts"))):
+    for part in tables(message.get("parts")):
         match part.get("type"):
             case "tool_call":
-                blocks.append(
-                    {"type": "tool_use", "id": part.get("id"), "name": part.get("name"), "input": part.get("arguments")}
-                )
+                blocks.append({**part, "type": "tool_use", "input": part.get("arguments")})
             case "tool_call_response":
                 said = part.get("response", part.get("result"))
                 shown = said if isinstance(said, str) else json.dumps(said)
@@ -278,9 +271,9 @@ def _genai(message: Mapping[str, Any], role: str) -> Iterator[RecordedMessage]:
                 blocks.append({"type": "thinking", "thinking": words(part)})
             case _:
                 blocks.append({"type": "text", "text": words(part)})
-    own = text(message.get("role")) or role
-    known = {"system", "user", "assistant", "tool"}
-    yield from message_of({"role": "user" if own == "tool" else own if own in known else role, "content": blocks})
+    own = text(message.get("role"))
+    known = own if own in {"system", "user", "assistant"} else "user" if own == "tool" else role
+    yield from message_of({"role": known, "content": blocks})
 
 
 def _json(value: object) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -80,6 +80,11 @@ def tables(value: object) -> list[Mapping[str, Any]]:
     return [*map(table, rows(value))]
 
 
+def are_objects(value: object, each: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Whether `value` is a JSON list of objects, of which `each` holds."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and each(one) for one in value)
+
+
 def whole(value: object) -> int:
     """`value` if it can be a number of tokens, else 0."""
     return value if isinstance(value, int) and is_count(value) else 0
@@ -118,17 +123,26 @@ def named_media(kind: str, data: str) -> str:
 LONG_DATA_CHARS: Final = 1_024
 
 
-def without_media(value: Any, depth: int = 0) -> Any:
+def without_media(value: Any) -> Any:
     """`value` with long `data:` URLs replaced by their size and hash, as they are compared and
     shown.
     """
+    return with_texts(value, _without_data)
+
+
+def _without_data(said: str) -> str:
+    return named_media("data", said) if len(said) > LONG_DATA_CHARS and said.startswith("data:") else said
+
+
+def with_texts(value: Any, change: Callable[[str], Any], depth: int = 0) -> Any:
+    """`value`, which is JSON, with each text in it as `change` gives it."""
     if isinstance(value, str):
-        return named_media("data", value) if len(value) > LONG_DATA_CHARS and value.startswith("data:") else value
+        return change(value)
     if depth > MOST_DEPTH:
         return value
     if isinstance(value, dict):
-        return {key: without_media(item, depth + 1) for key, item in value.items()}
-    return [without_media(item, depth + 1) for item in value] if isinstance(value, list) else value
+        return {key: with_texts(item, change, depth + 1) for key, item in value.items()}
+    return [with_texts(item, change, depth + 1) for item in value] if isinstance(value, list) else value
 
 
 MOST_DEPTH: Final = 32
