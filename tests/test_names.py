@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted((ROOT / "monitor").rglob("*.py"))
 
 EQUAL_FOLDERS = (
-    *(f"monitor/adapters/{sdk}" for sdk in ("anthropic", "google", "openai", "replay")),
+    *(f"monitor/adapters/{sdk}" for sdk in ("anthropic", "google", "openai")),
     *(f"monitor/wires/{form}" for form in ("anthropic", "chat", "gemini", "responses")),
     *("monitor/cli/hooks", "monitor/integrations", "monitor/proxy/formats", "monitor/transcripts/readers"),
 )
