@@ -15,7 +15,7 @@ OLD = {ROOT / "monitor" / f"{name}.py" for name in monitor._MOVED.split()}
 FILES = sorted(set((ROOT / "monitor").rglob("*.py")) - OLD)
 
 EQUAL_FOLDERS = (
-    *(f"monitor/adapters/{sdk}" for sdk in ("anthropic", "google", "openai", "replay")),
+    *(f"monitor/adapters/{sdk}" for sdk in ("anthropic", "google", "openai")),
     *("monitor/cli/hooks", "monitor/integrations", "monitor/proxy/formats", "monitor/transcripts/readers"),
 )
 """Folders of one provider each, or with a module for each provider, program or framework. The

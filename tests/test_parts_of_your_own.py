@@ -32,7 +32,7 @@ from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
-from monitor.adapters.replay import ReplayAdapter
+from monitor.adapters.replay_model import ReplayAdapter
 from monitor.context.compaction.summarizer import ModelSummarizer
 from monitor.policy import Policy
 

@@ -16,9 +16,9 @@ from traceback import walk_tb
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import Any, Final, Protocol, cast
 
-from monitor.adapters.errors import attribute
 from monitor.adapters.parts import AdapterBase, ChunkAdapter, TextAdapter
 from monitor.adapters.parts import ReportedFailure as ReportedFailure  # noqa: PLC0414 - its public place
+from monitor.adapters.sdk_errors import attribute
 from monitor.chunks import CHUNK_TYPES, Chunk, ToolResult
 from monitor.errors import ConfigError
 from monitor.models import ModelError
@@ -225,10 +225,8 @@ def _by_module(module: str) -> AdapterFactory | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Searches the objects that a suspended generator, a coroutine or an iterator holds, and those that
-# an exception left in the frames of its traceback.
-#
-# This works on CPython; elsewhere nothing is found.
+# The objects that a suspended generator, a coroutine or an iterator holds, and those that an
+# exception left in the frames of its traceback. This works on CPython; elsewhere nothing is found.
 
 _NESTS: Final = (AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, TracebackType)
 _MAX_STEPS: Final = 2_000

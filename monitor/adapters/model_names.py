@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from difflib import get_close_matches
@@ -14,9 +13,7 @@ from anyio.lowlevel import RunVar
 
 from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
-from monitor.messages import Message
-from monitor.models import Model
-from monitor.wires.fields import Form
+from monitor.models import Model, ModelRequest
 
 
 class SdkModel(ABC):
@@ -69,7 +66,7 @@ _PROVIDERS: Final = {
     "google": ("monitor.adapters.google.model", "GoogleModel"),
     "openai": ("monitor.adapters.openai.model", "OpenAIModel"),
     "openai-responses": ("monitor.adapters.openai.model", "OpenAIResponsesModel"),
-    "replay": ("monitor.adapters.replay", "ReplayModel"),
+    "replay": ("monitor.adapters.replay_model", "ReplayModel"),
 }
 """The module and class of each provider's model. The module, and with it the SDK, is imported on
 demand.
@@ -112,7 +109,7 @@ def model(name: str, *, client: Any = None) -> Model:
 
 
 # --------------------------------------------------------------------------------------------------
-# Helpers with which the models of all SDKs write a neutral request in a provider's form.
+# Helpers of the models of all SDKs.
 
 
 class Opening:
@@ -133,27 +130,11 @@ def suggested(name: str, known: Iterable[str]) -> str:
     return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
 
 
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-
-def valid(text: str) -> str:
-    """`text` with each half of a surrogate pair replaced by U+FFFD. Models do write such halves,
-    and no service accepts them.
-    """
-    # A history is sent whole at every call, and most of it is ASCII.
-    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
-
-
-def valid_data(data: Any) -> Any:
-    """Plain data, with `valid` applied to every text in it."""
-    match data:
-        case str():
-            return valid(data)
-        case dict():
-            return {valid(key): valid_data(value) for key, value in data.items()}
-        case list():
-            return [valid_data(value) for value in data]
-    return data
+def check_settings(request: ModelRequest, of_the_request: Mapping[str, str]) -> None:
+    """Raise `ConfigError` for a setting that the request has a field for, with the reason."""
+    for name, why in of_the_request.items():
+        if name in request.settings:
+            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
 
 
 def check_keys(*variables: str) -> None:
@@ -167,32 +148,3 @@ def check_keys(*variables: str) -> None:
                 f"{variable} has a line break, a space at an end or a letter that is not ASCII: write"
                 f" export {variable}=... with nothing but the key"
             )
-
-
-# --------------------------------------------------------------------------------------------------
-# Writes a neutral history in the form of each provider, as the models here send it: the inverse of
-# `monitor.context.read_history`.
-
-_BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
-    "gemini": ("monitor.adapters.google.model", "to_contents"),
-    "openai-chat": ("monitor.adapters.openai.model", "to_messages"),
-    "openai-responses": ("monitor.adapters.openai.model", "to_input"),
-    "anthropic": ("monitor.adapters.anthropic.model", "to_messages"),
-}
-"""The module of each form, imported on demand. None needs an SDK."""
-
-
-def to_form(form: Form, messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """`messages` in the provider's `form`: Gemini's contents, OpenAI's chat messages or response
-    items, Anthropic's messages.
-
-    The result is plain data that the SDK takes unchanged, without instructions and tools; Gemini's
-    bytes are `bytes`. Linear in the size of the history. Call
-    `monitor.context.repair(messages, form=form)` first. Raises `ConfigError` for an unknown form,
-    and for media that the provider does not take or that have neither data nor address.
-    """
-    if form not in _BUILDERS:
-        raise ConfigError(f"unknown form {form!r}; known: {', '.join(_BUILDERS)}")
-    module, name = _BUILDERS[form]
-    said: list[dict[str, Any]] = getattr(importlib.import_module(module), name)(messages)
-    return said

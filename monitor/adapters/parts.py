@@ -159,7 +159,7 @@ class PendingCall:
         self.raw = raw
         self.custom = False
         """Whether the input of the call is text, not JSON."""
-        self.beside: dict[str, Any] = {}
+        self.kept: dict[str, Any] = {}
         """Fields that the service needs back with the call, and that no chunk has passed on yet."""
         self.place: object = None
         """The value that names the call in its stream, where an event may come twice."""

@@ -11,6 +11,7 @@ import hmac
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
@@ -20,14 +21,13 @@ from urllib.parse import parse_qs, unquote
 import anyio
 
 from monitor.errors import StoreError
-from monitor.proxy.accounts import Draining
 from monitor.proxy.formats.framing import event
 from monitor.proxy.http_messages import Receive, Scope, Send, answer, begin, body, first
 from monitor.proxy.runs import Histogram, HoldAnswer, ProxiedRun, ProxiedRuns
 from monitor.report.report_page import policy_of
 
 if TYPE_CHECKING:
-    from monitor.proxy.requests import ProxyContext
+    from monitor.proxy.upstream_requests import ProxyContext
 
 
 # --------------------------------------------------------------------------------------------------
@@ -275,3 +275,38 @@ class Admin:
 async def _say(send: Send, status: int, value: Mapping[str, Any], *, empty: bool = False) -> None:
     content = json.dumps(value, separators=(",", ":")).encode()
     await answer(send, status, content, _JSON, _NOT_KEPT, empty=empty)
+
+
+# --------------------------------------------------------------------------------------------------
+# The end of a proxy: running answers may end, then the others get the end of their format.
+
+
+class Draining:
+    """The requests that are being answered, and whether the server shuts down."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        """The server shuts down: it answers what still comes, and says that it is not ready."""
+        self._open = 0
+        self._idle = anyio.Event()
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """A request that is being answered."""
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._idle.set()
+                self._idle = anyio.Event()
+
+    async def until_idle(self, seconds: float | None) -> bool:
+        """Wait until no request is being answered, for `seconds` at most; `None`: without an end.
+        Returns whether none is.
+        """
+        with anyio.move_on_after(seconds):
+            while self._open:
+                await self._idle.wait()
+        return not self._open

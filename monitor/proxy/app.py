@@ -26,21 +26,19 @@ from monitor.proxy.accounts import (
     ROOT,
     WAIT_S,
     Accounts,
-    Draining,
-    Gate,
     OnLoop,
     ProxyOptions,
     StopAs,
     Unwatched,
     check_keys,
 )
-from monitor.proxy.admin import Admin
+from monitor.proxy.admin import Admin, Draining
 from monitor.proxy.histories import HistoryReader, KnownHistories
 from monitor.proxy.http_messages import Receive, Scope, Send, path_in
-from monitor.proxy.keys import KeyNames, VirtualKeys
+from monitor.proxy.keys import Gate, KeyNames, VirtualKeys
 from monitor.proxy.reception import Reception
-from monitor.proxy.requests import GRACE_S, ProxyContext
 from monitor.proxy.runs import HeldRuns, Peers, ProxiedRun, ProxiedRuns
+from monitor.proxy.upstream_requests import GRACE_S, ProxyContext
 from monitor.proxy.upstreams import SILENCE_S, Connections, Upstreams
 from monitor.shared import BudgetStore, RowStore
 

@@ -28,7 +28,8 @@ from monitor.proxy.formats.wire import WireAnswer
 from monitor.proxy.histories import LoopPolicy, RequestJudge
 from monitor.proxy.http_messages import NUDGED, Headers, Unpackable, coding_of, to_client
 from monitor.proxy.relays import AnswerRelay, BodyAdapter, BodyRelay, StreamRelay, WholeRelay, values_in
-from monitor.proxy.requests import (
+from monitor.proxy.runs import TASK_CHARS, ProxiedRun
+from monitor.proxy.upstream_requests import (
     BYTES_A_TOKEN,
     GRACE_S,
     LATER,
@@ -44,7 +45,6 @@ from monitor.proxy.requests import (
     reason_of,
     sentence_of,
 )
-from monitor.proxy.runs import TASK_CHARS, ProxiedRun
 from monitor.proxy.upstreams import Client, UpstreamFailed
 from monitor.runs.budget_hold import BudgetHold
 from monitor.verdicts import Detection, Stop

@@ -12,7 +12,6 @@ from monitor.chunks import Usage
 from monitor.errors import PASSING_REASONS, ConfigError, TerminateReason, without_keys
 from monitor.events import BudgetLost, Event
 from monitor.prices import known_price
-from monitor.proxy.accounts import AllowedKey, Denied
 from monitor.proxy.exchange import Exchange
 from monitor.proxy.formats import wire_of
 from monitor.proxy.formats.base import Unjudged
@@ -47,7 +46,9 @@ from monitor.proxy.http_messages import (
     to_upstream,
     with_key,
 )
-from monitor.proxy.requests import (
+from monitor.proxy.keys import AllowedKey, Denied
+from monitor.proxy.runs import ProxiedRun
+from monitor.proxy.upstream_requests import (
     BYTES_A_TOKEN,
     LATER,
     REFUSED,
@@ -58,7 +59,6 @@ from monitor.proxy.requests import (
     close,
     reason_of,
 )
-from monitor.proxy.runs import ProxiedRun
 from monitor.proxy.upstreams import Client, Upstream, UpstreamAnswer, UpstreamFailed
 from monitor.runs.budget_hold import BudgetHold
 from monitor.tools.masking import MASK, masked

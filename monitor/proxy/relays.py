@@ -198,7 +198,7 @@ class AnswerRelay(ABC):
         """End the answer before its end: in its own format, with `sentence` as its last text, or
         with an error of the format. False: the client knows nothing of it, so it can be refused.
 
-        What is sent in one piece cannot be ended within.
+        An answer in one piece cannot be ended before its end.
         """
         return self._client.began
 

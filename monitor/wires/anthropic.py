@@ -1,8 +1,8 @@
-"""The signs of Anthropic's messages, by which a record is recognised."""
+"""Anthropic's messages: what their service needs back, how they are read, known and checked."""
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
@@ -21,6 +21,7 @@ from monitor.wires.fields import (
     are_objects,
     base64_of,
     in_order,
+    is_base64,
     is_one_of,
     objects,
     objects_or_unread,
@@ -65,24 +66,24 @@ def of_call(block: Mapping[str, Any]) -> str | None:
 
 def kept_block(piece: object) -> dict[str, Any] | None:
     """The whole block that a part of a message keeps, if it keeps one."""
-    fields = _fields(piece).get("block")
+    fields = _marked(piece).get("block")
     return fields if isinstance(fields, dict) else None
 
 
 def kept_citations(piece: Reasoning) -> tuple[list[Any], int] | None:
     """The citations that a part keeps for the text before it, and the length of their text."""
-    fields = _fields(piece)
+    fields = _marked(piece)
     citations, chars = fields.get("citations"), fields.get("chars")
     return (citations, chars) if isinstance(citations, list) and type(chars) is int and chars > 0 else None
 
 
 def kept_use(piece: Reasoning) -> dict[str, Any] | None:
     """The further fields that a part keeps for the call behind it."""
-    fields = _fields(piece).get("use")
+    fields = _marked(piece).get("use")
     return fields if isinstance(fields, dict) else None
 
 
-def _fields(piece: object) -> dict[str, Any]:
+def _marked(piece: object) -> dict[str, Any]:
     return (read_mark(piece.signature) or {}) if isinstance(piece, Reasoning) else {}
 
 
@@ -292,19 +293,19 @@ def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
             yield WireProblem(index, "empty", "it has no content")
         blocks = blocks or []
         for block in blocks:
-            yield from _check_block(index, block, str(role))
+            yield from _block_problems(index, block, str(role))
         calls = [text(block, "id") for block in blocks if block.get("type") == "tool_use"]
-        yield from _pairs(index, waiting, blocks)
-        yield from _ids(index, calls, ids)
+        yield from _pairing_problems(index, waiting, blocks)
+        yield from _id_problems(index, calls, ids)
         if role == "assistant" and blocks and text(blocks[-1], "type") in _THINKING:
             yield WireProblem(index, "order", "thinking is the last part of the model's message")
         waiting, before = calls, str(role)
-    yield from _pairs(len(messages), waiting, [])
+    yield from _pairing_problems(len(messages), waiting, [])
     if before == "assistant":
-        yield from _ending(len(messages) - 1, messages[-1].get("content"))
+        yield from _ending_problems(len(messages) - 1, messages[-1].get("content"))
 
 
-def _check_block(index: int, block: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
+def _block_problems(index: int, block: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
     kind = block.get("type")
     if not isinstance(kind, str):
         yield WireProblem(index, "shape", "a block has no type")
@@ -322,20 +323,13 @@ def _check_block(index: int, block: Mapping[str, Any], role: str) -> Iterator[Wi
                 yield WireProblem(index, "arguments", f"the input of {text(block, 'name')} is not an object")
         case "tool_result" if block.get("is_error") is True and not block.get("content"):
             yield WireProblem(index, "empty", "an error has no text")
-        case "thinking" if not _is_base64(text(block, "signature")):
+        case "thinking" if not is_base64(text(block, "signature")):
             yield WireProblem(index, "signature", "thinking has no signature, or one that is not Anthropic's")
         case "redacted_thinking" if not text(block, "data"):
             yield WireProblem(index, "signature", "redacted thinking has no data")
 
 
-def _is_base64(signature: str) -> bool:
-    try:
-        return bool(b64decode(signature, validate=True))
-    except ValueError:
-        return False
-
-
-def _ids(index: int, calls: Sequence[str], ids: set[str]) -> Iterator[WireProblem]:
+def _id_problems(index: int, calls: Sequence[str], ids: set[str]) -> Iterator[WireProblem]:
     for call_id in calls:
         if not RULES["anthropic"].call_id.fullmatch(call_id):
             yield WireProblem(index, "id", f"{call_id!r} is not a valid id")
@@ -344,7 +338,7 @@ def _ids(index: int, calls: Sequence[str], ids: set[str]) -> Iterator[WireProble
         ids.add(call_id)
 
 
-def _pairs(index: int, waiting: Sequence[str], blocks: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
+def _pairing_problems(index: int, waiting: Sequence[str], blocks: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
     """Every call of the message before is answered once, at the head of this one."""
     kinds = [block.get("type") for block in blocks]
     answers = [text(block, "tool_use_id") for block in blocks if block.get("type") == "tool_result"]
@@ -355,7 +349,7 @@ def _pairs(index: int, waiting: Sequence[str], blocks: Sequence[Mapping[str, Any
         yield WireProblem(index, "order", "results do not come first")
 
 
-def _ending(index: int, content: object) -> Iterator[WireProblem]:
+def _ending_problems(index: int, content: object) -> Iterator[WireProblem]:
     blocks = objects(content)
     last = content if isinstance(content, str) else text(blocks[-1], "text") if blocks else ""
     if last != last.rstrip():

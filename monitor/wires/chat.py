@@ -1,4 +1,4 @@
-"""The signs of OpenAI's chat messages, by which a record is recognised."""
+"""OpenAI's chat messages: how they are read, by what they are known, and how they are checked."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from monitor.wires.fields import (
     WireProblem,
     are_objects,
     call,
+    function_problems,
     in_order,
-    is_object,
     is_one_of,
     marked,
     media_at,
     objects,
     objects_or_unread,
+    part_problems,
     read_failed,
     role_of,
     text,
@@ -184,7 +185,7 @@ def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
         if not isinstance(role, str) or role not in _PARTS_OF_ROLE:
             yield WireProblem(index, "role", f"the role is {role!r}")
             continue
-        yield from _check_content(index, message, role)
+        yield from _content_problems(index, message, role)
         if role == "tool":
             if waiting[text(message, "tool_call_id")] > 0:
                 waiting[text(message, "tool_call_id")] -= 1
@@ -195,11 +196,11 @@ def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
         waiting, asked = Counter(), index
         if role == "assistant" and message.get("tool_calls") is not None:
             waiting = Counter(text(call, "id") for call in objects(message["tool_calls"]) or ())
-            yield from _check_calls(index, message["tool_calls"])
+            yield from _call_problems(index, message["tool_calls"])
     yield from _unanswered(asked, waiting)
 
 
-def _check_content(index: int, message: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
+def _content_problems(index: int, message: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
     content = message.get("content")
     said_otherwise = role == "assistant" and any(
         message.get(name) for name in ("tool_calls", "refusal", "audio", "function_call")
@@ -208,19 +209,11 @@ def _check_content(index: int, message: Mapping[str, Any], role: str) -> Iterato
         if not (said_otherwise or (role == "tool" and content == "")):
             yield WireProblem(index, "empty", f"the content of the {role} is empty")
         return
-    if isinstance(content, str):
-        return
-    parts = objects(content)
-    if parts is None:
-        yield WireProblem(
-            index, "shape", f"the content is {type(content).__name__}, neither a text nor a list of parts"
-        )
-    for part in parts or ():
-        if text(part, "type") not in _PARTS_OF_ROLE[role]:
-            yield WireProblem(index, "shape", f"a part of type {part.get('type')!r} of the {role}")
+    if not isinstance(content, str):
+        yield from part_problems(index, content, role, _PARTS_OF_ROLE[role])
 
 
-def _check_calls(index: int, given: object) -> Iterator[WireProblem]:
+def _call_problems(index: int, given: object) -> Iterator[WireProblem]:
     calls = objects(given)
     if not calls:
         yield WireProblem(index, "shape", "tool_calls is not a list of calls, or is empty")
@@ -235,10 +228,7 @@ def _check_calls(index: int, given: object) -> Iterator[WireProblem]:
         if one.get("type") not in ("function", "custom") or not isinstance(function, Mapping):
             yield WireProblem(index, "shape", "a call has no function")
             continue
-        if not RULES["openai-chat"].tool_name.fullmatch(text(function, "name")):
-            yield WireProblem(index, "name", f"{text(function, 'name')!r} is not a valid name of a function")
-        if one.get("type") == "function" and not is_object(function.get("arguments")):
-            yield WireProblem(index, "arguments", f"the arguments of {text(function, 'name')} are not a JSON object")
+        yield from function_problems(index, "openai-chat", function, has_arguments=one.get("type") == "function")
 
 
 def _unanswered(index: int, waiting: Counter[str]) -> Iterator[WireProblem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -143,6 +143,16 @@ def base64_of(data: object) -> str | None:
     if isinstance(data, bytes | bytearray):
         return b64encode(data).decode("ascii")
     return data if isinstance(data, str) else None
+
+
+def is_base64(data: object) -> bool:
+    """Whether a signature holds anything, as bytes or as base64."""
+    try:
+        return isinstance(data, str | bytes) and bool(
+            data if isinstance(data, bytes) else b64decode(data, validate=True)
+        )
+    except ValueError:
+        return False
 
 
 def media_at(address: str, mime_type: str = "image/*", name: str | None = None) -> Media:
@@ -382,3 +392,29 @@ ORIGIN: Final = origin("openai", None)
 def marked(fields: Mapping[str, Any]) -> Reasoning:
     """The part that holds `fields`, by their names in the wire format."""
     return Reasoning("", mark(fields), ORIGIN)
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules that both of OpenAI's forms have.
+
+
+def part_problems(index: int, content: object, role: str, allowed: Container[str]) -> Iterator[WireProblem]:
+    """The problems of a content that is not a text. `allowed`: the types of parts of this role."""
+    parts = objects(content)
+    if parts is None:
+        said = f"the content is {type(content).__name__}, neither a text nor a list of parts"
+        yield WireProblem(index, "shape", said)
+    for part in parts or ():
+        if text(part, "type") not in allowed:
+            yield WireProblem(index, "shape", f"a part of type {part.get('type')!r} of the {role}")
+
+
+def function_problems(
+    index: int, form: Form, function: Mapping[str, Any], *, has_arguments: bool
+) -> Iterator[WireProblem]:
+    """The problems of the name of a called function, and of its arguments."""
+    name = text(function, "name")
+    if not RULES[form].tool_name.fullmatch(name):
+        yield WireProblem(index, "name", f"{name!r} is not a valid name of a function")
+    if has_arguments and not is_object(function.get("arguments")):
+        yield WireProblem(index, "arguments", f"the arguments of {name} are not a JSON object")

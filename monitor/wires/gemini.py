@@ -1,8 +1,7 @@
-"""The signs of Gemini's contents, by which a record is recognised."""
+"""Gemini's contents: how they are read, by what a record is known, and how they are checked."""
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
@@ -20,6 +19,7 @@ from monitor.wires.fields import (
     answer,
     are_objects,
     base64_of,
+    is_base64,
     is_one_of,
     objects,
     objects_or_unread,
@@ -194,27 +194,27 @@ def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
             yield WireProblem(index, "empty", "it has no parts")
         parts = [snake(part) for part in given or ()]
         for part in parts:
-            yield from _check_part(index, part, str(role))
+            yield from _part_problems(index, part, str(role))
         calls = [snake(part["function_call"]) for part in parts if isinstance(part.get("function_call"), Mapping)]
         answers = [
             snake(part["function_response"]) for part in parts if isinstance(part.get("function_response"), Mapping)
         ]
-        yield from _pairs(index, waiting, answers)
+        yield from _pairing_problems(index, waiting, answers)
         waiting, before = calls, str(role)
     last = len(contents) - 1
-    yield from _pairs(last + 1, waiting, [])
+    yield from _pairing_problems(last + 1, waiting, [])
     if before == "model":
         yield WireProblem(last, "order", "the last content is not the user's")
 
 
-def _check_part(index: int, part: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
+def _part_problems(index: int, part: Mapping[str, Any], role: str) -> Iterator[WireProblem]:
     data = _DATA & part.keys()
     if len(data) != 1:
         yield WireProblem(index, "shape", f"a part has {', '.join(sorted(data)) or 'no data'}")
     signature = part.get("thought_signature")
     if part.get("text") == "" and signature is None:
         yield WireProblem(index, "empty", "a text is empty")
-    if signature is not None and not _is_signature(signature):
+    if signature is not None and not is_base64(signature):
         yield WireProblem(index, "signature", "a signature is not base64")
     if signature is not None and role != "model":
         yield WireProblem(index, "signature", "a signature outside of the model's message")
@@ -233,16 +233,7 @@ def _check_part(index: int, part: Mapping[str, Any], role: str) -> Iterator[Wire
             yield WireProblem(index, "arguments", f"{field} is not an object")
 
 
-def _is_signature(signature: object) -> bool:
-    if isinstance(signature, bytes):
-        return bool(signature)
-    try:
-        return isinstance(signature, str) and bool(b64decode(signature, validate=True))
-    except ValueError:
-        return False
-
-
-def _pairs(
+def _pairing_problems(
     index: int, calls: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]
 ) -> Iterator[WireProblem]:
     """Checks that there is one answer for each call, with the same name, and with the same id if

@@ -1,23 +1,43 @@
-"""Readers of histories in the forms of the providers, one file for each form. The adapters write
-the same forms.
+"""Reads, recognises and checks a history in the form of a provider. Each form has a module here,
+and the adapters write the same forms.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from monitor.errors import AdapterError, ConfigError
 from monitor.wires import anthropic, chat, gemini, responses
 from monitor.wires.fields import Form, RawMessage, WireProblem, is_one_of
 
-_READERS: Final[Mapping[Form, Callable[[Mapping[str, Any]], RawMessage]]] = {
-    "gemini": gemini.read,
-    "openai-chat": chat.read,
-    "openai-responses": responses.read,
-    "anthropic": anthropic.read,
+Record: TypeAlias = Mapping[str, Any]
+
+
+class WireForm(NamedTuple):
+    """What the module of a form does with its records."""
+
+    read: Callable[[Record], RawMessage]
+    """One record as a message that is not repaired."""
+    has_signs: Callable[[Record], bool]
+    """Whether a record belongs to this form, with all of its fields."""
+    problems: Callable[[Sequence[Record]], Iterator[WireProblem]]
+    """What the service would refuse."""
+
+
+_FORMS: Final[Mapping[Form, WireForm]] = {
+    "gemini": WireForm(gemini.read, gemini.is_content, gemini.problems),
+    "openai-chat": WireForm(chat.read, chat.is_message, chat.problems),
+    "openai-responses": WireForm(responses.read, responses.is_item, responses.problems),
+    "anthropic": WireForm(anthropic.read, anthropic.is_message, anthropic.problems),
 }
+
+
+def _form(form: Form) -> WireForm:
+    if form not in _FORMS:
+        raise ConfigError(f"unknown form {form!r}; known: {', '.join(_FORMS)}")
+    return _FORMS[form]
 
 
 def read_history(form: Form, history: Iterable[object]) -> Iterator[RawMessage]:
@@ -28,10 +48,7 @@ def read_history(form: Form, history: Iterable[object]) -> Iterator[RawMessage]:
     Raises `ConfigError` for an unknown form. Raises `AdapterError`, with the index, for a record
     that is not a message of this form.
     """
-    reader = _READERS.get(form)
-    if reader is None:
-        raise ConfigError(f"unknown form {form!r}; known: {', '.join(_READERS)}")
-    return _read(reader, history)
+    return _read(_form(form).read, history)
 
 
 def _read(reader: Callable[[Mapping[str, Any]], RawMessage], history: Iterable[object]) -> Iterator[RawMessage]:
@@ -50,13 +67,6 @@ def _read(reader: Callable[[Mapping[str, Any]], RawMessage], history: Iterable[o
 # Checks whether a provider accepts a history, before it is sent. One invalid message makes the
 # provider refuse the whole request, and every later one.
 
-_VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterator[WireProblem]]]] = {
-    "gemini": gemini.problems,
-    "openai-chat": chat.problems,
-    "openai-responses": responses.problems,
-    "anthropic": anthropic.problems,
-}
-
 
 def validate(form: Form, messages: Sequence[object]) -> list[WireProblem]:
     """The reasons for which the service would refuse `messages`: contents, messages or items, as
@@ -68,9 +78,7 @@ def validate(form: Form, messages: Sequence[object]) -> list[WireProblem]:
 
     Linear in the size of `messages`. Raises `ConfigError` for an unknown form.
     """
-    problems = _VALIDATORS.get(form)
-    if problems is None:
-        raise ConfigError(f"unknown form {form!r}; known: {', '.join(_VALIDATORS)}")
+    problems = _form(form).problems
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping):
             return [WireProblem(index, "shape", f"it is {type(message).__name__}, not an object")]
@@ -81,8 +89,6 @@ def validate(form: Form, messages: Sequence[object]) -> list[WireProblem]:
 # --------------------------------------------------------------------------------------------------
 # Recognises the form of a conversation's records. A record must have all signs of one form, and no
 # sign of another.
-
-Record: TypeAlias = Mapping[str, Any]
 
 NEUTRAL: Final = "neutral"
 Kept: TypeAlias = Form | Literal["neutral"]
@@ -153,9 +159,6 @@ def _neutral(record: Record) -> bool:
 
 
 _SIGNS: Final[Mapping[Kept, Callable[[Record], bool]]] = {
-    "gemini": gemini.is_content,
-    "openai-chat": chat.is_message,
-    "openai-responses": responses.is_item,
-    "anthropic": anthropic.is_message,
+    **{form: module.has_signs for form, module in _FORMS.items()},
     NEUTRAL: _neutral,
 }

@@ -1,4 +1,4 @@
-"""The signs of items of OpenAI's responses, by which a record is recognised."""
+"""Items of OpenAI's responses: how they are read, by what they are known, how they are checked."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from monitor.wires.fields import (
     answer,
     are_objects,
     call,
+    function_problems,
     in_order,
-    is_object,
     is_one_of,
     marked,
     media_at,
     objects,
     objects_or_unread,
+    part_problems,
     read_failed,
     role_of,
     text,
@@ -40,7 +41,7 @@ ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
     "system": "system",
     "developer": "system",
 }
-_BESIDE: Final = ("caller", "namespace")
+_KEPT: Final = ("caller", "namespace")
 """Fields of a call that the service needs back."""
 
 
@@ -60,10 +61,10 @@ def read(item: Mapping[str, Any]) -> RawMessage:
 def _said(item: Mapping[str, Any]) -> Iterator[RawPart]:
     match item.get("type"):
         case "function_call":
-            yield from _beside(item)
+            yield from _kept(item)
             yield call(text(item, "call_id"), text(item, "name"), item.get("arguments"))
         case "custom_tool_call":
-            yield from _beside(item, type="custom_tool_call")
+            yield from _kept(item, type="custom_tool_call")
             yield ToolCall(text(item, "call_id"), text(item, "name"), {"input": text(item, "input")})
         case "reasoning":
             yield from _reasoning(item)
@@ -76,10 +77,10 @@ def _phase(item: Mapping[str, Any]) -> Iterator[RawPart]:
         yield marked({"phase": phase})
 
 
-def _beside(item: Mapping[str, Any], **more: str) -> Iterator[RawPart]:
-    beside = {name: to_plain(item[name]) for name in _BESIDE if item.get(name) is not None} | more
-    if beside:
-        yield marked({"call": beside})
+def _kept(item: Mapping[str, Any], **more: str) -> Iterator[RawPart]:
+    kept = {name: to_plain(item[name]) for name in _KEPT if item.get(name) is not None} | more
+    if kept:
+        yield marked({"call": kept})
 
 
 def _reasoning(item: Mapping[str, Any]) -> Iterator[RawPart]:
@@ -197,9 +198,9 @@ def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
             yield WireProblem(index, "id", f"an item before it has the id {item['id']!r}")
         ids |= {text(item, "id")} - {""}
         if kind == "message":
-            yield from _message(index, item)
+            yield from _message_problems(index, item)
         elif kind in _CALLS:
-            yield from _call(index, item, kind)
+            yield from _call_problems(index, item, kind)
             key = kind, text(item, "call_id")
             if key in waiting:
                 yield WireProblem(index, "id", f"a call before it has the id {key[1]!r}, and is not answered yet")
@@ -212,40 +213,31 @@ def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[WireProblem]:
             if kind == "local_shell_call_output" and not text(item, "id"):
                 yield WireProblem(index, "id", "the output of a local shell has no id")
         elif kind == "reasoning":
-            yield from _check_reasoning(index, item, items[index + 1] if index + 1 < len(items) else None)
+            yield from _reasoning_problems(index, item, items[index + 1] if index + 1 < len(items) else None)
     for (_, call_id), index in waiting.items():
         yield WireProblem(index, "pairing", f"nothing answers {call_id!r}")
 
 
-def _message(index: int, item: Mapping[str, Any]) -> Iterator[WireProblem]:
+def _message_problems(index: int, item: Mapping[str, Any]) -> Iterator[WireProblem]:
     role, content = item.get("role"), item.get("content")
     if not isinstance(role, str) or role not in _PARTS_OF_ROLE:
         yield WireProblem(index, "role", f"the role is {role!r}")
     elif not content:
         yield WireProblem(index, "empty", f"the content of the {role} is empty")
     elif not isinstance(content, str):
-        parts = objects(content)
-        if parts is None:
-            yield WireProblem(
-                index, "shape", f"the content is {type(content).__name__}, neither a text nor a list of parts"
-            )
-        for part in parts or ():
-            if text(part, "type") not in _PARTS_OF_ROLE[role]:
-                yield WireProblem(index, "shape", f"a part of type {part.get('type')!r} of the {role}")
+        yield from part_problems(index, content, role, _PARTS_OF_ROLE[role])
 
 
-def _call(index: int, item: Mapping[str, Any], kind: str) -> Iterator[WireProblem]:
+def _call_problems(index: int, item: Mapping[str, Any], kind: str) -> Iterator[WireProblem]:
     if not RULES["openai-responses"].call_id.fullmatch(text(item, "call_id")):
         yield WireProblem(index, "id", f"{item.get('call_id')!r} is not an id of 1 to 64 characters")
-    if kind in ("function_call", "custom_tool_call") and not RULES["openai-responses"].tool_name.fullmatch(
-        text(item, "name")
-    ):
-        yield WireProblem(index, "name", f"{text(item, 'name')!r} is not a valid name of a function")
-    if kind == "function_call" and not is_object(item.get("arguments")):
-        yield WireProblem(index, "arguments", f"the arguments of {text(item, 'name')} are not a JSON object")
+    if kind in ("function_call", "custom_tool_call"):
+        yield from function_problems(index, "openai-responses", item, has_arguments=kind == "function_call")
 
 
-def _check_reasoning(index: int, item: Mapping[str, Any], following: Mapping[str, Any] | None) -> Iterator[WireProblem]:
+def _reasoning_problems(
+    index: int, item: Mapping[str, Any], following: Mapping[str, Any] | None
+) -> Iterator[WireProblem]:
     if objects(item.get("summary")) is None:
         yield WireProblem(index, "shape", "the reasoning has no summary")
     if not (item.get("encrypted_content") or item.get("id")):

@@ -13,7 +13,7 @@ import pytest
 import monitor
 from monitor.adapters.google.model import GoogleModel
 from monitor.adapters.model_names import _NO_CLIENT, _PROVIDERS
-from monitor.adapters.replay import ReplayModel
+from monitor.adapters.replay_model import ReplayModel
 from monitor.errors import ConfigError, MissingExtra
 
 CLIENT: Any = SimpleNamespace(models=SimpleNamespace(generate_content_stream=print))

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import monitor
-from monitor.adapters.replay import RecordedChunk, write_chunks
+from monitor.adapters.replay_model import RecordedChunk, write_chunks
 from monitor.chunks import Chunk, TextDelta, TurnFinished
 from monitor.cli.app import app
 from monitor.errors import FinishReason

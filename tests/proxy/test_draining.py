@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from monitor.proxy.accounts import Draining
+from monitor.proxy.admin import Draining
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.adapters.model_names import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ReasoningDelta
 from monitor.errors import ConfigError
 from monitor.events import DetectionRaised, SteerAccepted, SteerDelivered, SteerReturned

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import monitor
-from monitor.adapters.replay import read_turns
+from monitor.adapters.replay_model import read_turns
 from monitor.cli.app import app
 from monitor.errors import AdapterError
 from monitor.policy import ObserveOnly

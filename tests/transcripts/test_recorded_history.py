@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.adapters.model_names import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.context import Form, repair, validate
 from monitor.messages import AssistantMessage, UserMessage
 from monitor.transcripts import RecordedCall, RecordedMessage, RecordedResult, Source, runs

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -18,10 +17,11 @@ from monitor._util.hashing import identity
 from monitor._util.part_options import REDACTED, goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.adapters.model_names import Opening, SdkModel, check_keys, suggested, valid, valid_data
+from monitor.adapters.model_names import Opening, SdkModel, check_keys, check_settings, suggested
+from monitor.adapters.provider_forms import answered_calls, append_turn, arguments_in, bytes_of, valid, valid_data
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra, describe
-from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
 from monitor.wires.anthropic import call_of, kept_block, kept_citations, kept_use, paired
 from monitor.wires.fields import Form
@@ -156,9 +156,7 @@ def to_parameters(request: ModelRequest, *, model: str | None = None) -> dict[st
     Raises `ConfigError` for an unknown setting. Raises it also for a required call that the service
     refuses: without tools, or while thinking is enabled.
     """
-    for name, why in _OF_THE_REQUEST.items():
-        if name in request.settings:
-            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
+    check_settings(request, _OF_THE_REQUEST)
     thinking = request.settings.get("thinking")
     mode = thinking.get("type") if isinstance(thinking, Mapping) else None
     parameters: dict[str, Any] = {"max_tokens": MAX_TOKENS + _thinking_budget(thinking), **request.settings}
@@ -243,19 +241,12 @@ def to_messages(
     for message in messages:
         match message:
             case UserMessage(content=content):
-                _add(said, "user", [block for one in content if (block := _shown(one)) is not None])
+                append_turn(said, "user", "content", [block for one in content if (block := _shown(one)) is not None])
             case AssistantMessage():
                 blocks, results = _turn(message, ids, served, thinking=thinking, model=model)
-                _add(said, "assistant", blocks)
-                _add(said, "user", results)
+                append_turn(said, "assistant", "content", blocks)
+                append_turn(said, "user", "content", results)
     return said
-
-
-def _add(said: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:
-    if blocks and said and said[-1]["role"] == role:
-        said[-1]["content"] += blocks
-    elif blocks:
-        said.append({"role": role, "content": blocks})
 
 
 def _shown(one: Text | Media) -> dict[str, Any] | None:
@@ -282,7 +273,7 @@ def _media(media: Media) -> dict[str, Any]:
     if media.mime_type == _PDF:
         return {"type": "document", "source": _source(media), **titled}
     if media.mime_type.startswith("text/") and media.data is not None:
-        text = {"type": "text", "media_type": "text/plain", "data": valid(_bytes(media).decode("utf-8", "replace"))}
+        text = {"type": "text", "media_type": "text/plain", "data": valid(bytes_of(media).decode("utf-8", "replace"))}
         return {"type": "document", "source": text, **titled}
     raise ConfigError(
         f"Anthropic takes images (JPEG, PNG, GIF, WebP), PDFs, and text with its data; {what} is {media.mime_type}"
@@ -302,17 +293,10 @@ def _media_or_why(media: Media) -> dict[str, Any]:
 def _source(media: Media) -> dict[str, Any]:
     """The source of media. `uri` may also be the id of an uploaded file."""
     if media.data is not None:
-        _bytes(media)
+        bytes_of(media)
         return {"type": "base64", "media_type": media.mime_type, "data": media.data}
     address = media.uri or ""
     return {"type": "file", "file_id": address} if address.startswith("file_") else {"type": "url", "url": address}
-
-
-def _bytes(media: Media) -> bytes:
-    try:
-        return b64decode(media.data or "", validate=True)
-    except ValueError:
-        raise ConfigError(f"the data of {media.name or media.mime_type} is not base64") from None
 
 
 def _turn(
@@ -324,7 +308,7 @@ def _turn(
     use: dict[str, Any] = {}
     blocks: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
-    results = list(message.results)
+    results = answered_calls(message)
     for piece in message.content:
         match piece:
             case Text(text=words):
@@ -342,11 +326,10 @@ def _turn(
                 blocks += [block] if (block := _thinking(piece)) is not None else []
             case ToolCall():
                 call_id = _fresh_id(piece.id, ids)
-                arguments = valid_data(to_plain(piece.arguments)) if isinstance(piece.arguments, Mapping) else {}
-                blocks.append({"type": "tool_use", "id": call_id, "name": valid(piece.name), "input": arguments, **use})
+                given = arguments_in(piece)
+                blocks.append({"type": "tool_use", "id": call_id, "name": valid(piece.name), "input": given, **use})
                 use = {}
-                at = next((at for at, result in enumerate(results) if result.id == piece.id), None)
-                answers.append(_answer(call_id, piece, None if at is None else results.pop(at)))
+                answers.append(_answer(call_id, next(results)[1]))
     while blocks and blocks[-1]["type"] in _THINKING:
         blocks.pop()
     return blocks, answers
@@ -377,14 +360,9 @@ def _thinking(piece: Reasoning) -> dict[str, Any] | None:
     return {"type": "thinking", "thinking": valid(piece.text), "signature": valid(piece.signature)}
 
 
-def _answer(call_id: str, call: ToolCall, result: ToolResult | None) -> dict[str, Any]:
+def _answer(call_id: str, result: ToolResult) -> dict[str, Any]:
     """The block of one result. The service accepts an empty result, but not an empty error."""
     answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
-    if result is None:
-        return answer | {
-            "content": NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF,
-            "is_error": True,
-        }
     if result.text.strip():
         answer["content"] = valid(result.text)
     elif result.is_error:

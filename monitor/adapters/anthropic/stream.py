@@ -21,8 +21,8 @@ from typing import Any, Final, cast
 
 from monitor._util.part_options import REDACTED, origin
 from monitor.adapters.adapter import held_behind, stream_of
-from monitor.adapters.errors import ANTHROPIC
 from monitor.adapters.parts import ReportedFailure, SdkAdapter, arguments_of, list_at, name_of
+from monitor.adapters.sdk_errors import ANTHROPIC
 from monitor.chunks import (
     Chunk,
     ReasoningDelta,

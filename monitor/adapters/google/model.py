@@ -18,10 +18,11 @@ from monitor._util.codec import to_plain
 from monitor._util.part_options import goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
-from monitor.adapters.model_names import Opening, SdkModel, check_keys, suggested, valid, valid_data
+from monitor.adapters.model_names import Opening, SdkModel, check_keys, check_settings, suggested
+from monitor.adapters.provider_forms import answered_calls, append_turn, arguments_in, bytes_of, valid
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, MissingExtra, describe
-from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
 from monitor.wires.fields import Form
 
@@ -142,9 +143,7 @@ def to_config(request: ModelRequest) -> dict[str, Any]:
     schema in the settings overrides the request's. Raises `ConfigError` for a setting that is not
     allowed, and for a required call without tools.
     """
-    for name, why in _OF_THE_REQUEST.items():
-        if name in request.settings:
-            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
+    check_settings(request, _OF_THE_REQUEST)
     config: dict[str, Any] = {**request.settings, "automatic_function_calling": {"disable": True}}
     if request.reply_schema is not None and not config.keys() & {"response_schema", "response_json_schema"}:
         config["response_mime_type"] = "application/json"
@@ -201,22 +200,16 @@ def to_contents(messages: Iterable[Message], *, model: str | None = None) -> lis
     for message in messages:
         match message:
             case UserMessage():
-                _add(
+                append_turn(
                     contents,
                     "user",
+                    "parts",
                     [_media(one) if isinstance(one, Media) else {"text": valid(one.text)} for one in _full(message)],
                 )
             case AssistantMessage():
-                _add(contents, "model", _said(message, model))
-                _add(contents, "user", _answered(message, model))
+                append_turn(contents, "model", "parts", _said(message, model))
+                append_turn(contents, "user", "parts", _answered(message, model))
     return contents
-
-
-def _add(contents: list[dict[str, Any]], role: str, parts: list[dict[str, Any]]) -> None:
-    if parts and contents and contents[-1]["role"] == role:
-        contents[-1]["parts"] += parts
-    elif parts:
-        contents.append({"role": role, "parts": parts})
 
 
 def _full(message: UserMessage) -> list[Text | Media]:
@@ -227,14 +220,8 @@ def _media(media: Media) -> dict[str, Any]:
     """A part of media: by its data, or else by its address. The name is left out, because only
     Vertex accepts one.
     """
-    if media.data is not None:
-        try:
-            data = b64decode(media.data, validate=True)
-        except ValueError:
-            raise ConfigError(f"the data of {media.name or media.mime_type} is not base64") from None
-        return {"inline_data": {"mime_type": media.mime_type, "data": data}}
-    if media.uri is None:
-        raise ConfigError(f"{media.name or media.mime_type} has neither data nor uri")
+    if media.data is not None or media.uri is None:
+        return {"inline_data": {"mime_type": media.mime_type, "data": bytes_of(media)}}
     return {"file_data": {"mime_type": media.mime_type, "file_uri": media.uri}}
 
 
@@ -293,9 +280,8 @@ def _part(piece: Text | Reasoning | ToolCall) -> dict[str, Any] | None:
             return {"text": valid(text)}
         case Reasoning(text=text) if text:
             return {"text": valid(text), "thought": True}
-        case ToolCall(id=id_, name=name, arguments=arguments):
-            args = valid_data(to_plain(arguments)) if isinstance(arguments, Mapping) else {}
-            return {"function_call": {"id": valid(id_), "name": valid(name), "args": args}}
+        case ToolCall(id=id_, name=name):
+            return {"function_call": {"id": valid(id_), "name": valid(name), "args": arguments_in(piece)}}
     return None
 
 
@@ -304,24 +290,15 @@ _NESTED: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
 
 
 def _answered(message: AssistantMessage, model: str | None) -> list[dict[str, Any]]:
-    results = list(message.results)
     parts: list[dict[str, Any]] = []
-    beside: list[dict[str, Any]] = []
-    for call in message.content:
-        if not isinstance(call, ToolCall):
-            continue
-        at = next((at for at, result in enumerate(results) if result.id == call.id), None)
-        media: list[dict[str, Any]] = []
-        if at is None:
-            response = {"error": NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF}
-        else:
-            result = results.pop(at)
-            response = {"error" if result.is_error else "output": valid(result.text)}
-            media = [_media(one) for one in result.media]
+    media_parts: list[dict[str, Any]] = []
+    for call, result in answered_calls(message):
+        response = {"error" if result.is_error else "output": valid(result.text)}
+        media = [_media(one) for one in result.media]
         answer: dict[str, Any] = {"id": valid(call.id), "name": valid(call.name), "response": response}
         if media and _NESTED.search(model or "") and all("inline_data" in one for one in media):
             answer["parts"] = media
         else:
-            beside += media
+            media_parts += media
         parts.append({"function_response": answer})
-    return parts + beside
+    return parts + media_parts

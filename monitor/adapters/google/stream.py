@@ -25,9 +25,9 @@ from typing import Any, Final, cast
 from monitor._util.codec import text_of
 from monitor._util.part_options import mark, origin
 from monitor.adapters.adapter import closable, held_behind
-from monitor.adapters.errors import GOOGLE, attribute
 from monitor.adapters.google.streamed_call import StreamedCall
 from monitor.adapters.parts import SdkAdapter, list_at, name_of
+from monitor.adapters.sdk_errors import GOOGLE, attribute
 from monitor.chunks import (
     Chunk,
     ReasoningDelta,
@@ -446,11 +446,18 @@ def _says_something(part: object) -> bool:
     return bool(getattr(part, "text", None) or getattr(part, "function_call", None) or any(_kinds(part)))
 
 
-_BESIDES: Final = ("inline_data", "file_data", "executable_code", "code_execution_result", "tool_call", "tool_response")
+_OTHER_FIELDS: Final = (
+    "inline_data",
+    "file_data",
+    "executable_code",
+    "code_execution_result",
+    "tool_call",
+    "tool_response",
+)
 
 
 def _kinds(part: object) -> Iterator[str]:
-    for name in _BESIDES:
+    for name in _OTHER_FIELDS:
         held = getattr(part, name, None)
         if held is not None:
             mime_type = getattr(held, "mime_type", None)

@@ -11,7 +11,6 @@ import importlib
 import inspect
 import json
 import re
-from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, ClassVar, Final
@@ -20,11 +19,12 @@ from monitor._util.codec import to_plain
 from monitor._util.hashing import identity
 from monitor._util.part_options import CUSTOM, goes_to, read_mark
 from monitor.adapters.adapter import AdapterFactory
-from monitor.adapters.model_names import Opening, SdkModel, check_keys, suggested, valid, valid_data
+from monitor.adapters.model_names import Opening, SdkModel, check_keys, check_settings, suggested
 from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.adapters.provider_forms import answered_calls, arguments_in, bytes_of, valid, valid_data
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, MissingExtra, describe
-from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolSpec
 from monitor.wires.fields import Form, failed_text, plain_text
 
@@ -199,9 +199,7 @@ def _reasons(model: str) -> bool:
 
 
 def _settings(request: ModelRequest, *, nothing: bool) -> dict[str, Any]:
-    for name, why in _OF_THE_REQUEST.items():
-        if name in request.settings:
-            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
+    check_settings(request, _OF_THE_REQUEST)
     if nothing:
         raise ConfigError("the request has no messages, or only empty ones")
     return {str(name): value for name, value in request.settings.items() if name != "tools"}
@@ -326,19 +324,19 @@ def _chat_turn(message: AssistantMessage, *, send_reasoning: bool, model: str | 
 
 
 def _chat_calls(message: AssistantMessage, model: str | None) -> Iterator[dict[str, Any]]:
-    beside: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     for piece in message.content:
         if isinstance(piece, Reasoning):
-            beside |= _mark(piece, model)
+            kept |= _mark(piece, model)
         elif isinstance(piece, ToolCall):
-            call = beside.get("call")
+            call = kept.get("call")
             if isinstance(call, Mapping) and call.get("type") == CUSTOM["type"]:
                 said: dict[str, Any] = {"type": "custom", "custom": {"name": valid(piece.name), "input": _input(piece)}}
             else:
                 said = {"type": "function", "function": {"name": valid(piece.name), "arguments": _written(piece)}}
-            extra = beside.get("extra_content")
+            extra = kept.get("extra_content")
             yield {"id": _call_id(piece)} | said | ({} if extra is None else {"extra_content": extra})
-            beside = {}
+            kept = {}
 
 
 def _chat_part(piece: Text | Media) -> dict[str, Any]:
@@ -386,7 +384,7 @@ class _TurnItems:
         self._items: list[dict[str, Any]] = []
         self._thought: list[str] = []
         self._phase: str | None = None
-        self._beside: dict[str, Any] = {}
+        self._kept: dict[str, Any] = {}
         self._own: dict[str, str] = {}
         """The types of the calls of OpenAI's own tools among the items, by call id."""
         self._kinds: dict[int, dict[str, Any]] = {}
@@ -413,13 +411,13 @@ class _TurnItems:
         fields = _mark(piece, self._model)
         if not fields:
             return
-        reasoning, item, beside, phase = (fields.get(name) for name in ("reasoning", "item", "call", "phase"))
+        reasoning, item, kept, phase = (fields.get(name) for name in ("reasoning", "item", "call", "phase"))
         if isinstance(reasoning, Mapping) and (self._stored or reasoning.get("encrypted_content")):
             summary = [{"type": "summary_text", "text": text} for text in self._thought]
             self._items.append({"type": "reasoning", **reasoning, "summary": summary})
         elif isinstance(item, Mapping):
             self._item(dict(item))
-        self._beside = dict(beside) if isinstance(beside, Mapping) else {}
+        self._kept = dict(kept) if isinstance(kept, Mapping) else {}
         self._phase = phase if isinstance(phase, str) else None
         self._thought = []
 
@@ -440,15 +438,15 @@ class _TurnItems:
         self._items.append(message)
 
     def _call(self, call: ToolCall) -> None:
-        beside, self._beside = self._beside, {}
-        self._kinds[id(call)] = beside
+        kept, self._kept = self._kept, {}
+        self._kinds[id(call)] = kept
         if call.id in self._own:
             return
         fields: dict[str, Any] = {
             "type": "function_call",
             "call_id": _call_id(call),
             "name": valid(call.name),
-            **beside,
+            **kept,
         }
         if fields["type"] == "custom_tool_call":
             fields["input"] = _input(call)
@@ -460,9 +458,9 @@ class _TurnItems:
         call_id, own = _call_id(call), self._own.get(call.id)
         failed = not any(result.id == call.id and not result.is_error for result in self._message.results)
         if own is None:
-            beside = self._kinds[id(call)]
-            kind = "custom_tool_call_output" if beside.get("type") == "custom_tool_call" else "function_call_output"
-            caller = {"caller": beside["caller"]} if "caller" in beside else {}
+            kept = self._kinds[id(call)]
+            kind = "custom_tool_call_output" if kept.get("type") == "custom_tool_call" else "function_call_output"
+            caller = {"caller": kept["caller"]} if "caller" in kept else {}
             shown = [{"type": "input_text", "text": answer}, *(_or_why(_input_part, one) for one in media)]
             yield {"type": kind, "call_id": call_id, "output": shown if media else answer} | caller
         elif own == "shell_call":
@@ -505,24 +503,14 @@ def _or_why(part: Callable[[Text | Media], dict[str, Any]], media: Media) -> dic
 
 
 def _answers(message: AssistantMessage) -> Iterator[tuple[ToolCall, str, tuple[Media, ...]]]:
-    """Every call with the text and the media of its result. Calls with the same id get their
-    results one by one.
-    """
-    results = list(message.results)
-    for call in message.content:
-        if not isinstance(call, ToolCall):
-            continue
-        at = next((at for at, result in enumerate(results) if result.id == call.id), None)
-        if at is None:
-            yield call, f"Error: {NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF}", ()
-            continue
-        result = results.pop(at)
-        yield call, failed_text(valid(result.text)) if result.is_error else plain_text(valid(result.text)), result.media
+    """Every call with the text and the media of its result."""
+    for call, result in answered_calls(message):
+        text = valid(result.text)
+        yield call, failed_text(text) if result.is_error else plain_text(text), result.media
 
 
 def _written(call: ToolCall) -> str:
-    arguments = valid_data(to_plain(call.arguments)) if isinstance(call.arguments, Mapping) else {}
-    return json.dumps(arguments, ensure_ascii=False)
+    return json.dumps(arguments_in(call), ensure_ascii=False)
 
 
 def _input(call: ToolCall) -> str:
@@ -548,13 +536,8 @@ def _address(media: Media) -> str:
 
 
 def _data(media: Media) -> str:
-    if media.data is None:
-        raise ConfigError(f"{_called(media)} has neither data nor uri")
-    try:
-        b64decode(media.data, validate=True)
-    except ValueError:
-        raise ConfigError(f"the data of {_called(media)} is not base64") from None
-    return media.data
+    bytes_of(media)
+    return media.data or ""
 
 
 def _called(media: Media) -> str:

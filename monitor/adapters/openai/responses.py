@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final
 
 from monitor._util.part_options import CUSTOM, mark, origin
 from monitor.adapters.adapter import ReportedFailure
-from monitor.adapters.errors import OPENAI
 from monitor.adapters.parts import PendingCall, Tokens, get, index_at, list_at, name_of, text_at
+from monitor.adapters.sdk_errors import OPENAI
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.errors import AdapterError, FinishReason
 from monitor.wires.fields import finish_reason_of
@@ -35,7 +35,7 @@ field of their arguments.
 _WHOLE: Final = ("code", "arguments", "command")
 """Fields with all that the model has written for a tool of the service."""
 
-_BESIDE: Final = ("caller", "namespace")
+_KEPT: Final = ("caller", "namespace")
 """Fields of a call that the service needs back, in addition to its name and arguments."""
 
 _NOT_OVER: Final = frozenset({"queued", "in_progress", None})
@@ -264,9 +264,9 @@ class ResponsesReader:
         for key in [key for key, known in self._calls.items() if known is call]:
             del self._calls[key]
         call.raw = item
-        beside = {name: _plain_value(value) for name in _BESIDE if (value := get(item, name)) is not None}
-        if call.custom or beside:
-            yield self._marked({"call": beside | (CUSTOM if call.custom else {})})
+        kept = {name: _plain_value(value) for name in _KEPT if (value := get(item, name)) is not None}
+        if call.custom or kept:
+            yield self._marked({"call": kept | (CUSTOM if call.custom else {})})
         status = get(item, "status")
         if status != "completed" and not call.custom and not call.text.strip():
             self._unsure.append(call)

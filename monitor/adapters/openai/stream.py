@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol, cast
 
 from monitor._util.part_options import CUSTOM, mark, origin
 from monitor.adapters.adapter import ReportedFailure, held_behind, stream_of
-from monitor.adapters.errors import OPENAI
 from monitor.adapters.openai.responses import ResponsesReader
 from monitor.adapters.parts import PendingCall, SdkAdapter, Tokens, get, index_at, list_at, name_of, text_at
+from monitor.adapters.sdk_errors import OPENAI
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished
 from monitor.errors import AdapterError, FinishReason
 from monitor.models import ModelError
@@ -183,7 +183,7 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 """The fields in which compatible servers put the thinking; some use both."""
 
 
-_BESIDES: Final = ("audio", "images")
+_OTHER_FIELDS: Final = ("audio", "images")
 """Other fields of an answer; images are OpenRouter's."""
 
 
@@ -247,7 +247,7 @@ class ChatReader:
         transcript = text_at(get(delta, "audio"), "transcript")
         if transcript is not None:
             yield TextDelta(transcript)
-        self.gave += (kind for kind in _BESIDES if get(delta, kind) and kind not in self.gave)
+        self.gave += (kind for kind in _OTHER_FIELDS if get(delta, kind) and kind not in self.gave)
         fragments = list_at(delta, "tool_calls")
         for fragment in fragments:
             if fragment is not None:
@@ -294,11 +294,11 @@ class ChatReader:
             call = self._begin(fragment, index, id_, name)
             extra = get(fragment, "extra_content")
             if isinstance(extra, Mapping):  # Gemini's compatible endpoint refuses a history without this field
-                call.beside["extra_content"] = extra
+                call.kept["extra_content"] = extra
             if custom:
-                call.custom, call.beside["call"] = True, CUSTOM
+                call.custom, call.kept["call"] = True, CUSTOM
             if alone:  # text of the same chunk then stands before the call in the history, too
-                yield from self._beside(call)
+                yield from self._kept(call)
             yield call.write(piece)
         elif piece:
             yield call.write(piece)
@@ -334,12 +334,12 @@ class ChatReader:
         calls, self._calls = self._calls, []
         self._at.clear()
         for call in calls:
-            yield from self._beside(call)
+            yield from self._kept(call)
             yield call.ended(cut_off=cut_off and (call is calls[-1] or not (call.custom or _is_json(call.text))))
 
-    def _beside(self, call: PendingCall) -> Iterator[Chunk]:
+    def _kept(self, call: PendingCall) -> Iterator[Chunk]:
         """The fields that the service needs back with a call: once, before the call."""
-        fields, call.beside = call.beside, {}
+        fields, call.kept = call.kept, {}
         if fields:
             yield ReasoningDelta("", mark(fields), self._origin)
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from monitor.adapters.model_names import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source
 from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.render import output, table

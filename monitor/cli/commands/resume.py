@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import monitor
-from monitor.adapters.replay import ReplayModel
+from monitor.adapters.replay_model import ReplayModel
 from monitor.cli.commands.run import outputs_in
 from monitor.cli.foreground import can_type, drive, log_of
 from monitor.cli.options.run_arguments import arguments_in

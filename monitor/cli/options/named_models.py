@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from monitor.adapters.replay import RecordedChunk, ReplayModel
+from monitor.adapters.replay_model import RecordedChunk, ReplayModel
 from monitor.chunks import ToolResult, TurnFinished, UsageReport
 from monitor.errors import ConfigError, MissingExtra
 from monitor.transcripts.base import ReadReport, RecordedRun

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import monitor
 from monitor._util.codec import Codec
-from monitor.adapters.replay import ReplayModel
+from monitor.adapters.replay_model import ReplayModel
 from monitor.chunks import Price
 from monitor.cli.options.named_models import Closing
 from monitor.cli.options.output_types import outputs_of

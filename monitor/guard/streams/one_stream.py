@@ -205,7 +205,7 @@ def reply_of(turn: Turn, form: Form) -> list[dict[str, Any]]:
     said: tuple[Text | ToolCall, ...] = (*([Text(text)] if text else []), *turn.tool_calls)
     if not said:
         return []
-    from monitor.adapters.model_names import to_form  # noqa: PLC0415 - only a loop that asks for its message needs it
+    from monitor.adapters.provider_forms import to_form  # noqa: PLC0415 - only a loop that asks for its message needs it
 
     made = to_form(form, [AssistantMessage(said, (), turn.finish_reason)])
     return [message for message in made if message["role"] == "assistant"]

@@ -12,9 +12,9 @@ from types import CoroutineType
 from typing import Any, Final, NoReturn, Self, TypeVar
 
 from monitor.adapters.adapter import find_adapter
-from monitor.adapters.errors import causes
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.parts import SdkAdapter
+from monitor.adapters.sdk_errors import causes
 from monitor.errors import ConfigError, TerminateReason
 from monitor.guard.framework_guards import GuardedAgent, GuardSource, agents_of, guard_here
 from monitor.guard.guard_streams import GuardStreams, Watched

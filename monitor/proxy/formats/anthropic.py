@@ -86,7 +86,7 @@ class AnthropicAnswer(wires.WireAnswer):
         speaks = sentence and not self.client.finished
         at = next((index for index, kind in sorted(self._blocks.items()) if kind == "text"), None)
         if speaks and at is not None:
-            events.append(_text_delta(at, wires.behind(sentence, begun=at in self.client.texted)))
+            events.append(_text_delta(at, wires.after_text(sentence, begun=at in self.client.texted)))
         for index, kind in sorted(self._blocks.items()):
             if kind == "thinking":
                 delta = {"type": "signature_delta", "signature": CUT_OFF}

@@ -245,11 +245,11 @@ def _read(text: str, field: str, *, is_ascii: bool) -> tuple[Any, Span | None]:
     at = _solid(text, at + 1)
     while text[at] != "}":
         if fields:
-            at = _solid(text, _behind(text, at, ","))
+            at = _solid(text, _after(text, at, ","))
         if text[at] != '"':
             raise ValueError("the name of a field is missing")
         name, at = _DECODER.raw_decode(text, at)
-        at = _solid(text, _behind(text, _solid(text, at), ":"))
+        at = _solid(text, _after(text, _solid(text, at), ":"))
         if name in fields:
             raise RepeatedField(f"the field `{name}` stands in the request twice")
         if name == field and text[at] == "[":
@@ -271,7 +271,7 @@ def _records(text: str, at: int) -> tuple[list[Any], tuple[int, int] | None, int
     start = end = at = _solid(text, at)
     while text[at] != "]":
         if records:
-            at = _solid(text, _behind(text, at, ","))
+            at = _solid(text, _after(text, at, ","))
         record, end = _DECODER.raw_decode(text, at)
         records.append(record)
         at = _solid(text, end)
@@ -284,7 +284,7 @@ def _solid(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def _behind(text: str, at: int, expected: str) -> int:
+def _after(text: str, at: int, expected: str) -> int:
     """The place behind the `expected` character. Raises `ValueError`."""
     if text[at] != expected:
         raise ValueError(f"{expected!r} is missing")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from monitor.adapters.errors import OPENAI
 from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.adapters.sdk_errors import OPENAI
 from monitor.chunks import NO_USAGE, Usage
 from monitor.models import ModelError
 from monitor.proxy.formats import framing as sse
@@ -79,7 +79,7 @@ class ChatAnswer(wires.ChoiceAnswer):
 
     def _said(self, index: int, sentence: str) -> dict[str, Any]:
         role = {} if index in self.client.begun else {"role": "assistant"}
-        delta = role | {"content": wires.behind(sentence, begun=index in self.client.texted)}
+        delta = role | {"content": wires.after_text(sentence, begun=index in self.client.texted)}
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
 
     def _choice(self, index: int, *, said: bool) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from monitor.adapters.errors import GOOGLE
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.parts import CamelView
+from monitor.adapters.sdk_errors import GOOGLE
 from monitor.chunks import NO_USAGE, Usage
 from monitor.models import ModelError
 from monitor.proxy.formats import framing as sse
@@ -83,7 +83,7 @@ class GeminiAnswer(wires.ChoiceAnswer):
 
     def _last(self, index: int, reason: str, sentence: str) -> dict[str, Any]:
         # A content with empty text would stand in the client's next request, and be refused there.
-        words = wires.behind(sentence, begun=index in self.client.texted)
+        words = wires.after_text(sentence, begun=index in self.client.texted)
         content = {"content": {"parts": [{"text": words}], "role": "model"}} if sentence else {}
         return {**content, "finishReason": "MAX_TOKENS", "finishMessage": reason, "index": index}
 

@@ -287,7 +287,7 @@ class OutputItem:
         place = self._open_text() if sentence else None
         if place is not None:
             other, part = OutputItem(self._index, self._value), self._parts[place]
-            words = wires.behind(sentence, begun=bool("".join(part.pieces)))
+            words = wires.after_text(sentence, begun=bool("".join(part.pieces)))
             other._parts = {**self._parts, place: replace(part, pieces=[*part.pieces, words])}
             closing, item = other.closed(status)
             return [self._delta(place, words), *closing], item

@@ -446,7 +446,7 @@ def _with_value(frame: Frame) -> Frame:
     return frame
 
 
-def behind(sentence: str, *, begun: bool) -> str:
+def after_text(sentence: str, *, begun: bool) -> str:
     """The sentence as it stands behind a text that has begun, or alone."""
     return f"\n\n{sentence}" if begun else sentence
 
@@ -471,7 +471,7 @@ class Wire(ABC):
         """Read a request. `path`: with its query. `known`: the beginning of its history, whose
         records the body has in this place. Whatever a client sends, nothing is raised.
         """
-        if known is not None and (found := self._behind(path, body, known)) is not None:
+        if known is not None and (found := self._asked_after(path, body, known)) is not None:
             return found
         try:
             request, records = read_object(body, HISTORY[self.form])
@@ -488,7 +488,7 @@ class Wire(ABC):
         except Exception as error:  # noqa: BLE001 - data of any kind, which the service is to judge
             return Unjudged(f"the request cannot be read: {error!r}")
 
-    def _behind(self, path: str, body: bytes, known: Beginning) -> JudgedRequest | None:
+    def _asked_after(self, path: str, body: bytes, known: Beginning) -> JudgedRequest | None:
         """The request without its known beginning. `None`: the whole body must be read."""
         field, short = HISTORY[self.form], without(body, known.records)
         try:

@@ -14,7 +14,7 @@ import anyio
 
 from monitor._util.argument_checks import check_kind, check_model, check_word, is_whole
 from monitor._util.explained_options import explained
-from monitor.adapters.model_names import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.context.compaction.hooks import CompactionResult
 from monitor.context.compaction.pinned import PinnedFacts, recognised
 from monitor.context.compaction.preset import Preset

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from monitor.adapters.model_names import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall
 from monitor.context.compaction.pinned import recognised
 from monitor.context.compaction.preset import Preset

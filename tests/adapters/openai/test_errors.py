@@ -12,8 +12,8 @@ import pytest
 from openai import AsyncOpenAI
 
 from monitor.adapters.adapter import ReportedFailure
-from monitor.adapters.errors import OPENAI
 from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.adapters.sdk_errors import OPENAI
 from monitor.models import ErrorKind, ModelError
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import (

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import monitor
-from monitor.adapters.replay import RecordedChunk, write_chunks
+from monitor.adapters.replay_model import RecordedChunk, write_chunks
 from monitor.chunks import Chunk
 from monitor.cli.app import app
 from monitor.cli.foreground import exit_code

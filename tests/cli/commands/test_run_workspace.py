@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import monitor
-from monitor.adapters.replay import RecordedChunk, write_chunks
+from monitor.adapters.replay_model import RecordedChunk, write_chunks
 from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
 from monitor.cli.app import app
 from monitor.cli.options import supervisor_arguments

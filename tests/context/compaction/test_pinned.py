@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor._util.text import foreign
-from monitor.adapters.model_names import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.compaction import pinned as composed_text
 from monitor.context.compaction.hooks import CompactionDetails

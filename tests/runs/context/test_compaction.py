@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from monitor import Compaction, ConfigError, Window, events
-from monitor.adapters.model_names import to_form
+from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall
 from monitor.context import (
     BeforeCompaction,

@@ -13,12 +13,13 @@ from monitor.core.detector_bank import DetectorBank, PartCrash
 from monitor.detectors.detector import Detector
 from monitor.errors import TerminateReason
 from monitor.policy import stop_for
-from monitor.proxy.accounts import Accounts, Gate, ProxyOptions
+from monitor.proxy.accounts import Accounts, ProxyOptions
 from monitor.proxy.formats.anthropic import has_cut_thoughts, without_cut_thoughts
 from monitor.proxy.formats.base import JudgedRequest, Span, rewritten
 from monitor.proxy.formats.merging import as_stream
 from monitor.proxy.histories import HistoryReader, RequestReading
 from monitor.proxy.http_messages import Headers, HeldBytes, coding_of, to_upstream, with_key
+from monitor.proxy.keys import Gate
 from monitor.proxy.runs import HeldRuns, Peers, ProxiedRun, ProxiedRuns, signature
 from monitor.proxy.upstreams import (
     Connections,

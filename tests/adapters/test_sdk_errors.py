@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monitor.adapters.errors import delay_s, header_delay_s, with_its_cause
+from monitor.adapters.sdk_errors import delay_s, header_delay_s, with_its_cause
 
 
 @pytest.mark.parametrize(
