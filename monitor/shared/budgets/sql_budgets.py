@@ -55,7 +55,7 @@ SCHEMA: Final = (
     "create index if not exists monitor_passing_by_time on monitor_passing (root, forget_s)",
 )
 _LEVEL: Final = ", ".join(("name", *LEVEL_FIELDS))
-_SUMS: Final = LEVEL_FIELDS[2:]
+_SUMS: Final = ("spent_tokens", "spent_nano", "held_tokens", "held_nano")
 _NOTHING: Final = (0, 0, 0, 0)
 _HOLD: Final = "id, key, name, granted_tokens, granted_nano, used_tokens, used_nano"
 
