@@ -1,9 +1,9 @@
 """Google ADK (google-adk 2.8 or newer): a plugin that passes each response of a runner's agents
 through a guard.
 
-async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
-runner = InMemoryRunner(agent, plugins=[GuardPlugin(guard)])
-async for event in runner.run_async(...): ...
+    async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
+        runner = InMemoryRunner(agent, plugins=[GuardPlugin(guard)])
+        async for event in runner.run_async(...): ...
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from monitor.adapters.parts import name_of
 from monitor.chunks import Chunk
 from monitor.errors import AdapterError, MissingExtra
 from monitor.guard.framework_guards import GuardSource
-from monitor.integrations._common.guarded_requests import (
+from monitor.integrations._guarded_requests import (
     Answered,
     FrameworkAdapter,
     GuardedRequests,

@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from monitor.adapters.parts import PendingCall, name_of
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.guard.framework_guards import GuardSource
-from monitor.integrations._common.guarded_requests import Answered, FrameworkAdapter, GuardedRequests, written
+from monitor.integrations._guarded_requests import Answered, FrameworkAdapter, GuardedRequests, written
 from monitor.outcome import StoppedByGuard
-from monitor.wires.fields import finish_reason_of
 
 try:
     from agent_framework import (
@@ -94,14 +93,6 @@ class AgentFrameworkAdapter(FrameworkAdapter):
         super().__init__(stream)
         self._calls: dict[str, PendingCall] = {}
         self._last: PendingCall | None = None
-        self._word: str | None = None
-
-    def finish(self) -> Sequence[Chunk]:
-        """The calls, and the finish reason if there was one."""
-        chunks: list[Chunk] = [call.ended(cut_off=False) for call in self._calls.values()]
-        if self._word is not None:
-            chunks.append(TurnFinished(finish_reason_of(self._word), self._word))
-        return chunks
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         if not isinstance(item, ChatResponseUpdate):
@@ -128,10 +119,7 @@ class AgentFrameworkAdapter(FrameworkAdapter):
         """The call that a piece belongs to: of its id, or the one before it."""
         known = self._calls.get(content.call_id or "") or (None if content.name else self._last)
         if known is None:
-            given = content.call_id or None
-            known = PendingCall(
-                given or f"call_{self._stream}_{len(self._calls)}", content.name or "", content, given=given
-            )
+            known = self._begin(content.call_id or None, content.name or "", content)
             self._calls[known.id] = known
         self._last = known
         return known

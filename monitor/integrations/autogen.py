@@ -18,8 +18,7 @@ from monitor.adapters.parts import arguments_of, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
 from monitor.guard.framework_guards import GuardSource, guard_here
-from monitor.integrations._common.guarded_requests import Answered, FrameworkAdapter, GuardedRequests, last_words
-from monitor.integrations._common.stand_in import StandIn
+from monitor.integrations._guarded_requests import Answered, FrameworkAdapter, GuardedRequests, StandIn, last_words
 from monitor.outcome import StoppedByGuard
 from monitor.verdicts import Stop
 from monitor.wires.fields import finish_reason_of
@@ -273,10 +272,6 @@ class AutoGenAdapter(FrameworkAdapter):
     def plain_text(self, item: object) -> str | None:
         """A piece of text, unless it may hold one of the tags."""
         return item if type(item) is str and item and self._said and not self._thinks else None
-
-    def finish(self) -> Sequence[Chunk]:
-        """Nothing: a call comes whole or not at all."""
-        return ()
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         match item:

@@ -21,7 +21,7 @@ from monitor.chunks import Chunk, ToolResult
 from monitor.errors import AdapterError, MissingExtra
 from monitor.guard.guard import Guard
 from monitor.guard.guard_streams import Watched
-from monitor.integrations._common.guarded_requests import FrameworkAdapter
+from monitor.integrations._guarded_requests import FrameworkAdapter
 
 try:
     from claude_agent_sdk import ClaudeSDKClient, ResultMessage, ToolResultBlock, UserMessage

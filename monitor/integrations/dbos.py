@@ -42,7 +42,7 @@ from monitor.fleet import (
     take_turn,
 )
 from monitor.fleet.control import RUN, TURN, FleetClient, FleetRun, RunState
-from monitor.integrations._common.fleet_runs import runs_of
+from monitor.integrations._fleet_runs import runs_of
 from monitor.tools.base import Background
 
 try:
@@ -52,7 +52,7 @@ except ImportError:
 
 from sqlalchemy.exc import DBAPIError
 
-from monitor.integrations._common.fleet_runs import (
+from monitor.integrations._fleet_runs import (
     Heartbeats,
     check_sqlite,
     engine_at,

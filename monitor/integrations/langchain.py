@@ -15,10 +15,10 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 from monitor.adapters.parts import PendingCall, name_of
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished, UsageReport
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.guard.framework_guards import GuardSource
-from monitor.integrations._common.guarded_requests import (
+from monitor.integrations._guarded_requests import (
     Answered,
     FrameworkAdapter,
     GuardedRequests,
@@ -31,7 +31,6 @@ from monitor.integrations._common.guarded_requests import (
     under_class,
 )
 from monitor.outcome import StoppedByGuard
-from monitor.wires.fields import finish_reason_of
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -249,10 +248,8 @@ class LangChainAdapter(FrameworkAdapter):
 
     def __init__(self, stream: int = 0) -> None:
         super().__init__(stream)
-        self._calls: list[PendingCall] = []
         self._at: dict[object, PendingCall] = {}  # by index, or by id where there is no index
         self._counts: dict[str, int] = {}
-        self._word: str | None = None
 
     def plain_text(self, item: object) -> str | None:
         """The text of a chunk that is one piece of visible text and nothing else."""
@@ -264,14 +261,6 @@ class LangChainAdapter(FrameworkAdapter):
         if message.usage_metadata is not None or _finish_word(item) is not None:
             return None
         return words
-
-    def finish(self) -> Sequence[Chunk]:
-        """The calls, and the finish reason if there was one."""
-        word = self._word
-        chunks: list[Chunk] = [call.ended(cut_off=False) for call in self._calls]
-        if word is not None:
-            chunks.append(TurnFinished(finish_reason_of(word), word))
-        return chunks
 
     def _decode(self, item: object) -> Iterator[Chunk]:
         message = item.message if isinstance(item, ChatGenerationChunk) else item
@@ -310,8 +299,7 @@ class LangChainAdapter(FrameworkAdapter):
         name, given, index = piece.get("name"), piece.get("id"), piece.get("index")
         known = self._at.get(given if index is None else index)
         if name and (known is None or given not in {None, known.given}):
-            known = PendingCall(given or f"call_{self._stream}_{len(self._calls)}", name, piece, given=given)
-            self._calls.append(known)
+            known = self._begin(given, name, piece)
             self._at[given if index is None else index] = known
         if known is None:
             raise AdapterError("a piece of a tool call came before its name")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from monitor.errors import ConfigError
-from monitor.integrations._common.guarded_requests import newest_nodes
+from monitor.integrations._guarded_requests import newest_nodes
 from monitor.sessions import ACTIVE, Node, NodeKind, SessionStore, marker
 
 ITEM: Final = "openai_agents.item"

@@ -14,19 +14,18 @@ from typing import Any
 
 from monitor.adapters.adapter import responses_behind
 from monitor.adapters.parts import arguments_of, name_of
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.guard.framework_guards import GuardSource
-from monitor.integrations._common.guarded_requests import (
+from monitor.integrations._guarded_requests import (
     Answered,
     FrameworkAdapter,
     GuardedEvents,
     GuardedRequests,
+    StandIn,
     written,
 )
-from monitor.integrations._common.stand_in import StandIn
 from monitor.outcome import StoppedByGuard
-from monitor.wires.fields import finish_reason_of
 
 try:
     from pydantic_ai import messages as said
@@ -187,11 +186,8 @@ class PydanticAIAdapter(FrameworkAdapter):
 
     def finish(self) -> Sequence[Chunk]:
         """Usage and finish reason, which stand in the response and in no event."""
-        chunks: list[Chunk] = list(self._usage())
-        word = self._response.finish_reason if self._response is not None else None
-        if word is not None:
-            chunks.append(TurnFinished(finish_reason_of(word), word))
-        return chunks
+        self._word = self._response.finish_reason if self._response is not None else None
+        return [*self._usage(), *super().finish()]
 
     def responses(self, source: object) -> Sequence[Any]:
         """The SDK's open responses, behind the stream that the framework's response has in one of

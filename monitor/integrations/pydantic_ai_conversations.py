@@ -16,7 +16,7 @@ from urllib.parse import quote
 import anyio
 
 from monitor.errors import ConfigError, MissingExtra, SessionDamaged
-from monitor.integrations._common.guarded_requests import newest_nodes
+from monitor.integrations._guarded_requests import newest_nodes
 from monitor.sessions import FOLLOW, Changes, Draft, Node, NodeKind, SessionStore, marker
 
 try:

@@ -19,7 +19,7 @@ from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
 from monitor.guard.framework_guards import GuardSource
-from monitor.integrations._common.guarded_requests import (
+from monitor.integrations._guarded_requests import (
     Answered,
     FrameworkAdapter,
     GuardedRequest,

@@ -16,17 +16,17 @@ from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
 from monitor.guard.framework_guards import GuardSource
-from monitor.integrations._common.guarded_requests import (
+from monitor.integrations._guarded_requests import (
     Answered,
     FrameworkAdapter,
     GuardedEvents,
     GuardedRequests,
+    StandIn,
     check_exit_behavior,
     last_words,
     reason_of,
     written,
 )
-from monitor.integrations._common.stand_in import StandIn
 from monitor.outcome import StoppedByGuard
 from monitor.wires.fields import finish_reason_of
 

@@ -210,10 +210,10 @@ def capture_events() -> Iterator[CapturedEvents]:
     """Collect the events of every run that is made within the block, however deep in the code under
     test.
 
-    with capture_events() as events:
-        await my_agent("task")  # makes a Supervisor, a Guard or a watch() somewhere
-    assert events.outcome.reason == "goal"
-    assert "call search(limit=3)" in events.summary()
+        with capture_events() as events:
+            await my_agent("task")  # makes a Supervisor, a Guard or a watch() somewhere
+        assert events.outcome.reason == "goal"
+        assert "call search(limit=3)" in events.summary()
 
     Runs of tasks and worker threads that are started in the block count; those of other tasks do
     not.

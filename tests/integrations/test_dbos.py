@@ -43,9 +43,9 @@ from tests.fleet.fleets import Effects, supervisors
 
 pytest.importorskip("dbos")
 
+from monitor.integrations import _fleet_runs as fleet_runs
 from monitor.integrations import dbos as integration
-from monitor.integrations._common import fleet_runs
-from monitor.integrations._common.fleet_runs import Heartbeats
+from monitor.integrations._fleet_runs import Heartbeats
 from monitor.integrations.dbos import Fleet
 
 pytestmark = pytest.mark.asyncio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from monitor._util.argument_checks import check_kind, check_number, check_part, check_seconds, is_finite, is_whole
 from monitor._util.explained_options import explained
@@ -100,6 +100,26 @@ class BudgetState:
     """The amount that running processes have reserved beside what they have spent."""
     holds: int
     """Holds that are open here and in the budgets below."""
+
+
+LEVEL_FIELDS: Final = ("limit_tokens", "limit_nano", "spent_tokens", "spent_nano", "held_tokens", "held_nano")
+"""What a store keeps of each level, for `state_of`."""
+
+
+def state_of(name: str, row: Sequence[Any], holds: int) -> BudgetState:
+    """The budget whose `LEVEL_FIELDS` are `row`, as whole numbers or as texts of them. A limit that
+    is `None` is none, and a sum that is `None` is 0.
+    """
+    tokens, nano = (None if one is None else int(one) for one in row[:2])
+    spent, spent_nano, held, held_nano = (int(one or 0) for one in row[2:])
+    return BudgetState(
+        name=name,
+        tokens=tokens,
+        usd=None if nano is None else nano / NANO,
+        spent=Amount(spent, spent_nano / NANO),
+        held=Amount(held, held_nano / NANO),
+        holds=holds,
+    )
 
 
 class BudgetStore(Protocol):

@@ -14,6 +14,7 @@ from monitor.errors import BudgetUnreachable, ConfigError
 from monitor.shared.budgets.base import (
     AT_ONCE,
     KEPT_S,
+    LEVEL_FIELDS,
     NANO,
     NO_LIMITS,
     ROUNDS,
@@ -23,6 +24,7 @@ from monitor.shared.budgets.base import (
     Reservation,
     check_limits,
     levels,
+    state_of,
 )
 from monitor.shared.stores import OneRedis
 
@@ -31,7 +33,6 @@ MOST_USD: Final = 90_000
 
 _PAGE: Final = 500
 """Budgets that one question for states reads."""
-_FIELDS: Final = ("limit_tokens", "limit_nano", "spent_tokens", "spent_nano", "held_tokens", "held_nano")
 
 _SCRIPT: Final = """
 -- KEYS[1]: the prefix of one tree of budgets; all its keys lie in one slot, by the tag in it.
@@ -262,7 +263,7 @@ class RedisBudgets:
 
     async def limits(self, name: str) -> Mapping[str, tuple[int | None, float | None]]:
         rows = await to_thread.run_sync(self._rows, levels(name)[0], levels(name))
-        states = [_state(level, row, 0) for level, row in rows]
+        states = [state_of(level, row, 0) for level, row in rows]
         return {state.name: (state.tokens, state.usd) for state in states}
 
     async def states(self, name: str | None = None) -> Sequence[BudgetState]:
@@ -304,7 +305,7 @@ class RedisBudgets:
         stored = self._server.asked(lambda: dict(self._client.hscan_iter(f"{tree}:holds", count=_PAGE)))
         holds = Counter(level for hold in map(json.loads, stored.values()) if hold["open"] for level in hold["levels"])
         pages = (kept[start : start + _PAGE] for start in range(0, len(kept), _PAGE))
-        return [_state(level, row, holds[level]) for page in pages for level, row in self._rows(root, page)]
+        return [state_of(level, row, holds[level]) for page in pages for level, row in self._rows(root, page)]
 
     def _rows(self, root: str, names: Sequence[str]) -> Sequence[tuple[str, Sequence[Any]]]:
         """The fields of those levels that are known."""
@@ -312,7 +313,7 @@ class RedisBudgets:
         def read() -> Any:
             with self._client.pipeline(transaction=False) as pipe:
                 for name in names:
-                    pipe.hmget(f"{self._tree_key(root)}:budget:{name}", _FIELDS)
+                    pipe.hmget(f"{self._tree_key(root)}:budget:{name}", LEVEL_FIELDS)
                 return pipe.execute()
 
         return [(name, row) for name, row in zip(names, self._server.asked(read), strict=True) if row[-1] is not None]
@@ -348,16 +349,4 @@ def _answer(said: dict[str, Any]) -> Reservation | Refused:
         name=said["name"],
         granted=_amount(said["granted"]),
         used=_amount(said["used"]),
-    )
-
-
-def _state(name: str, row: Sequence[Any], holds: int) -> BudgetState:
-    tokens, nano, spent, spent_nano, held, held_nano = row
-    return BudgetState(
-        name=name,
-        tokens=int(tokens) if tokens else None,
-        usd=int(nano) / NANO if nano else None,
-        spent=Amount(int(spent or 0), int(spent_nano or 0) / NANO),
-        held=Amount(int(held), int(held_nano) / NANO),
-        holds=holds,
     )

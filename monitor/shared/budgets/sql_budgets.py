@@ -18,6 +18,7 @@ from monitor.errors import BudgetUnreachable
 from monitor.shared.budgets.base import (
     AT_ONCE,
     KEPT_S,
+    LEVEL_FIELDS,
     NANO,
     NO_LIMITS,
     ROUNDS,
@@ -27,6 +28,7 @@ from monitor.shared.budgets.base import (
     Reservation,
     check_limits,
     levels,
+    state_of,
 )
 from monitor.shared.stores import Execute, OneFile, OnePostgres, SharedDatabase
 
@@ -52,6 +54,7 @@ SCHEMA: Final = (
         name text primary key, root text not null, keep_s double precision, forget_s double precision)""",
     "create index if not exists monitor_passing_by_time on monitor_passing (root, forget_s)",
 )
+_LEVEL: Final = ", ".join(("name", *LEVEL_FIELDS))
 _SUMS: Final = ("spent_tokens", "spent_nano", "held_tokens", "held_nano")
 _NOTHING: Final = (0, 0, 0, 0)
 _HOLD: Final = "id, key, name, granted_tokens, granted_nano, used_tokens, used_nano"
@@ -196,20 +199,9 @@ class BudgetTransaction:
         open_ones = Counter(
             level for (held,) in self._rows("select name from monitor_holds where is_open") for level in levels(held)
         )
-        for row in self._rows(
-            "select name, limit_tokens, limit_nano, spent_tokens, spent_nano, held_tokens, held_nano"
-            f" from monitor_budgets{where} order by name",
-            *values,
-        ):
-            if name is None or row[0] == name or row[0].startswith(f"{name}/"):
-                yield BudgetState(
-                    name=row[0],
-                    tokens=row[1],
-                    usd=None if row[2] is None else row[2] / NANO,
-                    spent=Amount(row[3], row[4] / NANO),
-                    held=Amount(row[5], row[6] / NANO),
-                    holds=open_ones[row[0]],
-                )
+        for level, *row in self._rows(f"select {_LEVEL} from monitor_budgets{where} order by name", *values):
+            if name is None or level == name or level.startswith(f"{name}/"):
+                yield state_of(level, row, open_ones[level])
 
     # ------------------------------------------------------------------ parts of a step
 
@@ -227,11 +219,8 @@ class BudgetTransaction:
 
     def _levels(self, name: str) -> Mapping[str, Sequence[Any]]:
         """The limits of a level, what is spent, and what is held: of all levels that have a row."""
-        rows = self._rows(
-            "select name, limit_tokens, limit_nano, spent_tokens, spent_nano, held_tokens, held_nano"
-            f" from monitor_budgets where name in {_marks(levels(name))}",
-            *levels(name),
-        )
+        here = levels(name)
+        rows = self._rows(f"select {_LEVEL} from monitor_budgets where name in {_marks(here)}", *here)
         return {row[0]: row[1:] for row in rows}
 
     def _change(self, changes: Mapping[str, Sequence[int]]) -> None:

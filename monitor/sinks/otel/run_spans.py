@@ -117,11 +117,7 @@ class RunSpans(SideSpans):
             model=self._model if here.agent_made else None,  # viewers take a span with a model for a call of it
             node=self._agent,
         )
-        attributes["monitor.detectors"] = started.detectors
-        if started.stop_when is not None:
-            attributes["monitor.stop_when"] = started.stop_when
-        if self._resumed:
-            attributes["monitor.resumed"] = True
+        attributes |= spans.own(detectors=started.detectors, stop_when=started.stop_when, resumed=self._resumed or None)
         operation = names.INVOKE if here.agent_made else None
         kind = operation or names.INSIDE
         name = f"{kind} {self._agent}" if self._agent else kind
@@ -193,26 +189,20 @@ class RunSpans(SideSpans):
 
     def _of_end(self, outcome: Outcome, ending: str) -> dict[str, Any]:
         """The attributes of a run that has ended."""
-        ours: dict[str, Any] = {
-            names.REASON: outcome.reason.value,
-            names.LANGFUSE_REASON: outcome.reason.value,
-            "monitor.ok": outcome.ok,
-            "monitor.source": outcome.source,
-            "monitor.turns": outcome.turns,
-            "monitor.closed": outcome.closed,
-            "monitor.chunks_after_stop": outcome.chunks_after_decision,
-        }
-        for key, value in (("limit", outcome.limit), ("value", outcome.value)):
-            if isinstance(value, int | float | str):
-                ours[f"monitor.{key}"] = value
-        if outcome.recovered_from is not None:
-            ours["monitor.recovered_from"] = outcome.recovered_from.value
-        if outcome.cost_usd:
-            ours["monitor.cost_usd"] = outcome.cost_usd
-        if self._run_id is not None:
-            ours["monitor.run"] = self._run_id
-        error = outcome.reason.value if ending in _FAILURES else None
-        ours |= self._named(agent_finish=ending, error=error)
+        reason = outcome.reason.value
+        ours = {names.REASON: reason, names.LANGFUSE_REASON: reason} | spans.own(
+            ok=outcome.ok,
+            source=outcome.source,
+            turns=outcome.turns,
+            closed=outcome.closed,
+            chunks_after_stop=outcome.chunks_after_decision,
+            limit=outcome.limit if isinstance(outcome.limit, int | float | str) else None,
+            value=outcome.value if isinstance(outcome.value, int | float | str) else None,
+            recovered_from=outcome.recovered_from and outcome.recovered_from.value,
+            cost_usd=outcome.cost_usd or None,
+            run=self._run_id,
+        )
+        ours |= self._named(agent_finish=ending, error=reason if ending in _FAILURES else None)
         # Viewers of OpenInference, and frameworks, add up what stands on the spans of model calls.
         if self._openinference or not self._place.agent_made:
             ours |= {f"monitor.usage.{key}": value for key, value in spans.counts(outcome.usage).items()}
@@ -375,13 +365,15 @@ class RunSpans(SideSpans):
         call.ended = True
         self._answered(call, event.at_s)
         attributes: dict[str, Any] = self._named(error=error)
-        attributes["monitor.call.state"] = call.state or ("failed" if result.is_error else "done")
-        if result.vetoed:
-            attributes["monitor.call.vetoed"] = True
-        if result.duration_s is not None:
-            attributes["monitor.call.work_s"] = result.duration_s
-        if call.approval is not None:
-            attributes |= {"monitor.approval": call.approval, "monitor.approval.wait_s": round(call.waited_s, 6)}
+        attributes |= spans.own(
+            **{
+                "call.state": call.state or ("failed" if result.is_error else "done"),
+                "call.vetoed": result.vetoed or None,
+                "call.work_s": result.duration_s,
+                "approval": call.approval,
+                "approval.wait_s": None if call.approval is None else round(call.waited_s, 6),
+            }
+        )
         if shared.content_chars:
             text = without_keys(result.text)
             attributes |= self._named(result=content.cut(text, shared.content_chars))
@@ -453,14 +445,9 @@ class RunSpans(SideSpans):
 
 def _ours(turn: Turn) -> dict[str, Any]:
     """The attributes of a turn for which no convention has a name."""
-    ours: dict[str, Any] = {}
-    if turn.usage_estimated:
-        ours["monitor.usage.estimated"] = True
-    if turn.stopped is not None:
-        ours["monitor.stopped"] = turn.stopped.reason.value
-    if turn.loop_offset is not None:
-        ours["monitor.loop_offset"] = turn.loop_offset
-    return ours
+    stopped = turn.stopped.reason.value if turn.stopped is not None else None
+    estimated = {"usage.estimated": turn.usage_estimated or None}
+    return spans.own(**estimated, stopped=stopped, loop_offset=turn.loop_offset)
 
 
 def _error_of(turn: Turn) -> str | None:

@@ -253,15 +253,8 @@ class SpanMaker:
 
     def _know_the_model(self) -> None:
         self._operation = names.GENERATE if self._provider in names.GENERATES else names.CHAT
-        self._measured = {
-            key: value
-            for key, value in (
-                ("gen_ai.operation.name", self._operation),
-                ("gen_ai.provider.name", self._provider),
-                ("gen_ai.request.model", self._model),
-            )
-            if value is not None
-        }
+        said = {"operation": self._operation, "provider": self._provider, "model": self._model}
+        self._measured = {names.NAMES["genai"][key]: value for key, value in said.items() if value is not None}
 
     def _ns(self, at_s: float) -> int:
         return self._anchor_ns + round(at_s * _NS)
@@ -320,6 +313,13 @@ class SpanMaker:
 
     def _wait(self, what: str, at_s: float, parent: Context) -> Span:
         return self._start(f"monitor.wait {what}", at_s, parent, self._named(kind="CHAIN") | {"monitor.wait": what})
+
+
+def own(**values: Any) -> dict[str, Any]:
+    """Our own attributes, for which no convention has a name. Values that are `None` are left
+    out.
+    """
+    return {f"monitor.{name}": value for name, value in values.items() if value is not None}
 
 
 def counts(usage: Usage) -> dict[str, int]:

@@ -13,8 +13,8 @@ from dbos._utils import retriable_postgres_exception
 from sqlalchemy.exc import OperationalError
 
 from monitor.errors import StoreError
-from monitor.integrations._common import fleet_runs as fleet_database
-from monitor.integrations._common.fleet_runs import engine_at, reached
+from monitor.integrations import _fleet_runs as fleet_database
+from monitor.integrations._fleet_runs import engine_at, reached
 
 
 @pytest.mark.parametrize(

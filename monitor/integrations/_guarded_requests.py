@@ -5,16 +5,20 @@ goes into the next request.
 from __future__ import annotations
 
 import contextlib
+import copy
+import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import CoroutineType
 from typing import Any, Final, NoReturn, Self, TypeVar
 
 from monitor.adapters.adapter import find_adapter
 from monitor.adapters.openai.stream import OpenAIAdapter
-from monitor.adapters.parts import SdkAdapter
+from monitor.adapters.parts import PendingCall, SdkAdapter
 from monitor.adapters.sdk_errors import causes
+from monitor.chunks import Chunk, TurnFinished
 from monitor.errors import ConfigError, TerminateReason
 from monitor.guard.framework_guards import GuardedAgent, GuardSource, agents_of, guard_here
 from monitor.guard.guard_streams import GuardStreams, Watched
@@ -22,6 +26,7 @@ from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard, Turn
 from monitor.sessions import Node, SessionStore
 from monitor.verdicts import Hold, LastTurn, Nudge, Stop, WithdrawTool
+from monitor.wires.fields import finish_reason_of
 
 T = TypeVar("T")
 
@@ -235,12 +240,30 @@ def is_final(stop: Stop) -> bool:
 
 
 class FrameworkAdapter(SdkAdapter):
-    """Reads the streams of a framework. A subclass writes `_decode` and `finish`."""
+    """Reads the streams of a framework. A subclass writes `_decode`. It also writes `finish` where
+    calls are complete before the stream ends.
+    """
 
     needs_finish = False  # a framework may not pass on why its model has stopped
 
     def __init__(self, stream: int = 0) -> None:
         self._stream = stream
+        self._begun: list[PendingCall] = []
+        self._word: str | None = None
+        """Why the model has stopped, in its own word."""
+
+    def finish(self) -> Sequence[Chunk]:
+        """The calls that were begun, and the finish reason if there was one."""
+        chunks: list[Chunk] = [call.ended(cut_off=False) for call in self._begun]
+        if self._word is not None:
+            chunks.append(TurnFinished(finish_reason_of(self._word), self._word))
+        return chunks
+
+    def _begin(self, given: str | None, name: str, raw: object) -> PendingCall:
+        """A call whose pieces follow. `given`: its id; without one it gets one of ours."""
+        call = PendingCall(given or f"call_{self._stream}_{len(self._begun)}", name, raw, given=given)
+        self._begun.append(call)
+        return call
 
     def classify(self, error: BaseException) -> ModelError:
         return classify(error)
@@ -350,3 +373,100 @@ def under_class(model: ModelT, kind: Any, held: Any) -> ModelT:
     object.__setattr__(other, "__pydantic_private__", private)
     made: ModelT = other
     return made
+
+
+# --------------------------------------------------------------------------------------------------
+# A wrapper that a framework, and its user, take for the thing that it wraps.
+#
+# Frameworks ask `isinstance(model, TheirConcreteModel)`, and users read and set fields of their
+# model. A wrapper that is neither is noticed in a good run.
+
+
+class StandIn:
+    """The base of a wrapper of `wrapped`. It comes before the framework's class among the bases.
+
+    - `isinstance` is true for the classes of the wrapped thing, and for those of the wrapper.
+    - Its type has the name and the module of the wrapped thing's: logs and traces show them.
+    - `repr`, and attributes that the wrapper does not define, are those of the wrapped thing. An
+      attribute that is set is set there, unless the wrapper has set it before `wrapped`.
+    - `forwards`, an argument of the class: a base whose public attributes are those of the wrapped
+      thing, unless a class below it has its own. So are those that later versions add.
+    - `copy.copy` and `copy.deepcopy` copy the wrapped thing. The copy has the same guard.
+    - A wrapper cannot be pickled: its guard belongs to this process.
+    """
+
+    wrapped: Any
+
+    def __init_subclass__(cls, *, forwards: type | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for base in forwards.__mro__[:-1] if forwards is not None else ():
+            for name, value in vars(base).items():
+                if not name.startswith("_") and inspect.getattr_static(cls, name) is value:
+                    setattr(cls, name, _Forwarded(name, value))
+
+    @property  # type: ignore[misc] # nobody sets it
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.wrapped.__class__ if "wrapped" in self.__dict__ else type(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "wrapped" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.wrapped, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "wrapped":
+            kinds: tuple[Any, Any] = type(self), type(value)
+            vars(object)["__class__"].__set__(self, _named(*kinds))
+        if name in self.__dict__ or "wrapped" not in self.__dict__:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.wrapped, name, value)
+
+    def __repr__(self) -> str:
+        return repr(self.wrapped)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *dir(self.wrapped)})
+
+    def __copy__(self) -> Self:
+        return self._around(copy.copy(self.wrapped))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self._around(copy.deepcopy(self.wrapped, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"a guarded {type(self.wrapped).__name__} cannot be pickled: its guard belongs to this process")
+
+    @staticmethod
+    def _without(wrapped: Any, guard: Any) -> Any:
+        """`wrapped` without a wrapper of the same guard, which would count each response twice."""
+        while issubclass(type(wrapped), StandIn) and wrapped.__dict__["_requests"].guard is guard:
+            wrapped = wrapped.wrapped
+        return wrapped
+
+    def _around(self, wrapped: Any) -> Self:
+        """The same wrapper around another thing."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, wrapped=wrapped)
+        return other
+
+
+@cache
+def _named(wrapper: Any, of: Any) -> Any:
+    """The class of a wrapper under the name of the class that it stands for."""
+    base = wrapper.__bases__[0] if "_stands_for" in vars(wrapper) else wrapper
+    return class_as(of, base, {"_stands_for": of})
+
+
+class _Forwarded:
+    """An attribute of a framework's base class that is taken from the wrapped thing."""
+
+    def __init__(self, name: str, of_base: Any) -> None:
+        self._name = name
+        self._of_base = of_base
+
+    def __get__(self, wrapper: StandIn | None, owner: type) -> Any:
+        if wrapper is not None:
+            return getattr(wrapper.wrapped, self._name)
+        bind = getattr(self._of_base, "__get__", None)
+        return self._of_base if bind is None else bind(None, owner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitor.errors import TerminateReason
-from monitor.integrations._common.guarded_requests import last_words
+from monitor.integrations._guarded_requests import last_words
 from monitor.outcome import StoppedByGuard, Turn
 from monitor.verdicts import Stop
 

@@ -15,7 +15,7 @@ pytest.importorskip("sqlalchemy")
 
 import sqlalchemy
 
-from monitor.integrations._common.fleet_runs import Heartbeats, engine_at, keep_alive
+from monitor.integrations._fleet_runs import Heartbeats, engine_at, keep_alive
 
 pytestmark = pytest.mark.asyncio
 LONG_S = 3_600.0

@@ -1,1 +1,0 @@
-"""The parts that the integrations of several frameworks use."""
