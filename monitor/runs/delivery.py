@@ -28,7 +28,7 @@ from monitor.events import (
 )
 from monitor.guard.async_sinks import fan_out
 from monitor.outcome import Outcome
-from monitor.runs.record.recorder import Recorder
+from monitor.runs.record.recorder import EFFECTS, Recorder
 from monitor.tools.masking import MaskedChunks, Secrets
 
 MOST_QUEUED: Final = 256
@@ -98,7 +98,7 @@ class Delivery:
         event = self.secrets.event(event)
         if self._recorder is not None:
             number = self._recorder.emit(event)
-            if number and (self._held or not self._may_go(event)):
+            if number and (self._held or isinstance(event, EFFECTS)):
                 self._held.append((number, event))
                 return
         self._hand_out(event)
@@ -136,11 +136,8 @@ class Delivery:
         """Hand out the events up to this number, which are stored, and those right behind them that
         need not wait.
         """
-        while self._held and (self._held[0][0] <= number or self._may_go(self._held[0][1])):
+        while self._held and (self._held[0][0] <= number or not isinstance(self._held[0][1], EFFECTS)):
             self._hand_out(self._held.popleft()[1])
-
-    def _may_go(self, event: Event) -> bool:
-        return self._recorder is not None and self._recorder.is_early(event)
 
     def hand_out_end(self, outcome: Outcome) -> None:
         """Nothing more is stored: of the events that wait, only the end of the run is handed out.
@@ -164,20 +161,15 @@ class Delivery:
         """Events wait for their commit."""
         return bool(self._held)
 
-    async def reply_announced(self) -> None:
-        """Return when the model's message is stored, and its events are handed out. Its calls
-        cannot begin yet.
-        """
-        if self._held and self._recorder is not None:
-            self._recorder.add_reply()
-            await self._recorder.flush()
-
-    async def announced(self, *, beside_open_calls: bool = False) -> None:
+    async def announced(self, *, reply: bool = False, beside_open_calls: bool = False) -> None:
         """Return when the events so far are handed out.
 
+        `reply`: the model's message is stored with them, though its calls cannot begin yet.
         `beside_open_calls`: see `Journal.flush`.
         """
         if self._held and self._recorder is not None:
+            if reply:
+                self._recorder.add_reply()
             await self._recorder.flush(beside_open_calls=beside_open_calls)
 
     @property

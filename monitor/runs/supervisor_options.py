@@ -38,8 +38,7 @@ from monitor.models import Model, Retries, ToolChoice
 from monitor.outcome import OutputT
 from monitor.policy import Ladder, Policy
 from monitor.prices import known_price
-from monitor.runs.calls.guidance import GuidanceFlag
-from monitor.runs.calls.offered_tools import CallOptions, Offer, ResultSummary
+from monitor.runs.calls.offered_tools import CallOptions, GuidanceFlag, Offer, ResultSummary
 from monitor.runs.context.compaction import DEFAULT, Compaction
 from monitor.runs.context.requests import InitialHistory, form_of, take_in
 from monitor.sessions.closed_runs import SessionStore

@@ -281,7 +281,7 @@ class TurnLoop:
 
         while await self._work.under_deadlines(look) and waits:
             if calls is not None:
-                await self._delivery.reply_announced()
+                await self._delivery.announced(reply=True)
             if tries is not None and self.leave_at is not None:
                 if self._is_left_here(tries):
                     break

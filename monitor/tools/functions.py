@@ -242,8 +242,18 @@ def _indent(line: str) -> int:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ERRORS_SHOWN = 8
+FAULTS_SHOWN: Final = 8
 """The most mistakes of one call that are named to the model."""
+
+
+def misfit(faults: Sequence[str], count: int, takes: str, *, whole: bool = True) -> ToolError:
+    """The error for arguments that do not fit: the first of `count` faults, and what the tool
+    takes. `whole`: there are no other faults.
+    """
+    more = [f"and {count - FAULTS_SHOWN} more"] if count > FAULTS_SHOWN else []
+    more += [] if whole else ["there may be more"]
+    text = f"invalid arguments: {'; '.join([*faults[:FAULTS_SHOWN], *more])}.{takes}"
+    return ToolError(text, kind=ToolErrorKind.INVALID_ARGUMENTS)
 
 
 class Traits(TypedDict, total=False):
@@ -382,7 +392,7 @@ async def _in_thread(work: Callable[[], list[Any]], reporter: CallReporter | Non
 class _FunctionArguments:
     """The parameters of a function: their schema, and reading what a model sent for them."""
 
-    __slots__ = ("_context", "_fields", "_model", "_names", "answers_nothing", "deps_types", "schema")
+    __slots__ = ("_context", "_fields", "_model", "_names", "_takes", "answers_nothing", "deps_types", "schema")
 
     def __init__(
         self, name: str, fn: Callable[..., Any], function: Callable[..., Any], said: Mapping[str, str]
@@ -419,6 +429,7 @@ class _FunctionArguments:
                 annotation = Annotated[annotation, Field(description=said[parameter.name])]
             fields[field] = Annotated[annotation, Field(alias=parameter.name)], default
         self._names = frozenset(self._fields.values())
+        self._takes = f" Arguments of {name}: {', '.join(self._fields.values()) or 'none'}."
         try:
             self._model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
             written = self._model.model_json_schema(schema_generator=_QuietJsonSchema)
@@ -433,15 +444,15 @@ class _FunctionArguments:
         field.
         """
         unknown = [name for name in given if name not in self._names]
-        if len(unknown) > ERRORS_SHOWN:
+        if len(unknown) > FAULTS_SHOWN:
             # They may be very many, and each would become an error of pydantic's.
-            shown = "; ".join(f"{name[:EXCERPT_CHARS]}: is not known" for name in unknown[:ERRORS_SHOWN])
-            what = f"{shown}; and {len(unknown) - ERRORS_SHOWN} more"
-            raise ToolError(self._complaint_of(what), kind=ToolErrorKind.INVALID_ARGUMENTS)
+            named = [f"{name[:EXCERPT_CHARS]}: is not known" for name in unknown[:FAULTS_SHOWN]]
+            raise misfit(named, len(unknown), self._takes)
         try:
             return self._model.model_validate(dict(given))
         except ValidationError as error:
-            raise ToolError(self._complaint(error), kind=ToolErrorKind.INVALID_ARGUMENTS) from None
+            found = error.errors(include_url=False, include_context=False)
+            raise misfit([_fault(item) for item in found[:FAULTS_SHOWN]], len(found), self._takes) from None
 
     def normalised(self, model: BaseModel) -> dict[str, Any]:
         """What `check` has read, as JSON. A default that is made anew each time is left out."""
@@ -459,26 +470,12 @@ class _FunctionArguments:
         read = {name: getattr(model, field) for field, name in self._fields.items() if field in model.model_fields_set}
         return read | dict.fromkeys(self._context, context)
 
-    def _complaint(self, error: ValidationError) -> str:
-        found = error.errors(include_url=False, include_context=False)
-        lines = []
-        for item in found[:ERRORS_SHOWN]:
-            where = ".".join(map(str, item["loc"])) or "arguments"
-            match item["type"]:
-                case "missing":
-                    what = "is required"
-                case "extra_forbidden":
-                    what = "is not known"
-                case _:
-                    what = f"{item['msg']}, not {excerpt(item['input'])}"
-            lines.append(f"{where}: {what}")
-        if len(found) > ERRORS_SHOWN:
-            lines.append(f"and {len(found) - ERRORS_SHOWN} more")
-        return self._complaint_of("; ".join(lines))
 
-    def _complaint_of(self, what: str) -> str:
-        takes = ", ".join(self._fields.values()) or "none"
-        return f"invalid arguments: {what}. Arguments of {self._model.__name__}: {takes}."
+def _fault(item: Mapping[str, Any]) -> str:
+    """One error of pydantic's, for the model."""
+    where = ".".join(map(str, item["loc"])) or "arguments"
+    said = {"missing": "is required", "extra_forbidden": "is not known"}.get(item["type"])
+    return f"{where}: {said}" if said else f"{where}: {item['msg']}, not {excerpt(item['input'])}"
 
 
 def _ordered(value: Any) -> Any:
@@ -640,8 +637,6 @@ def checked_traits(given: Traits) -> ToolTraits:
 # is, what was sent, and what is expected. Nothing is fetched: a reference to another document is
 # an error of the schema. A pattern may not look back without end.
 
-FAULTS_SHOWN: Final = 8
-"""The most mistakes of one call that are named to the model."""
 FAULT_CHARS: Final = 400
 """The most characters of one mistake: a choice of many values is long."""
 BACKTRACKS: Final = 100_000
@@ -664,13 +659,13 @@ class UnusableSchema(ConfigError):
 class ArgumentSchema:
     """The schema of one tool's arguments, compiled. Raises `UnusableSchema` if it is none."""
 
-    __slots__ = ("_known", "_name", "_validator")
+    __slots__ = ("_takes", "_validator")
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         """`name`: the tool. A schema without a known draft is one of 2020-12, else of draft 4."""
-        self._name = name
         properties = schema.get("properties")
-        self._known = tuple(map(str, properties)) if isinstance(properties, Mapping) else ()
+        known = ", ".join(map(str, properties)) if isinstance(properties, Mapping) else ""
+        self._takes = f" Arguments of {name}: {known}." if known else ""
         self._validator = _compiled(name, standard_types(schema)) if schema else None
 
     def check(self, arguments: Mapping[str, Any]) -> None:
@@ -682,17 +677,10 @@ class ArgumentSchema:
             whole = _is_small(given)
             faults = list(self._validator.iter_errors(given)) if whole else _first_fault(self._validator, given)
         except Exception as error:  # noqa: BLE001 - too deep, or no JSON data: the reason is in the message
-            self._refuse([f"they cannot be read as JSON data: {describe(error)}"])
+            raise misfit([f"they cannot be read as JSON data: {describe(error)}"], 1, self._takes) from None
         if faults:
-            lines = dict.fromkeys(line for fault in faults for line in _lines(fault))
-            self._refuse([*lines], whole=whole)
-
-    def _refuse(self, lines: list[str], *, whole: bool = True) -> NoReturn:
-        more = [f"and {len(lines) - FAULTS_SHOWN} more"] if len(lines) > FAULTS_SHOWN else []
-        more = more if whole else [*more, "there may be more"]
-        takes = f" Arguments of {self._name}: {', '.join(self._known)}." if self._known else ""
-        text = f"invalid arguments: {'; '.join([*lines[:FAULTS_SHOWN], *more])}.{takes}"
-        raise ToolError(text, kind=ToolErrorKind.INVALID_ARGUMENTS)
+            lines = [*dict.fromkeys(line for fault in faults for line in _lines(fault))]
+            raise misfit(lines, len(lines), self._takes, whole=whole)
 
 
 def _is_small(arguments: object) -> bool:

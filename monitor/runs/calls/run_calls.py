@@ -35,8 +35,7 @@ from monitor.guard.streams.wait import Clock
 from monitor.messages import ApprovalAnswer, ApprovalRequest, AssistantMessage, CallRecord, CallState, Message
 from monitor.outcome import Turn
 from monitor.policy import stop_for
-from monitor.runs.calls.guidance import GuidanceBook
-from monitor.runs.calls.offered_tools import CallOptions, OfferedTools
+from monitor.runs.calls.offered_tools import CallOptions, GuidanceBook, OfferedTools
 from monitor.runs.context.run_context import RunContext
 from monitor.runs.delivery import Delivery
 from monitor.runs.pausing import in_task

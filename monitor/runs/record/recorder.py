@@ -115,10 +115,6 @@ class Recorder(Journal):
             self._log.stores()
         return self.add_event(event)
 
-    def is_early(self, event: Event) -> bool:
-        """Whether `event` may be handed out before it is stored: it announces no effect."""
-        return not isinstance(event, EFFECTS)
-
     # ------------------------------------------------------------------ the run
 
     async def begin(

@@ -287,12 +287,11 @@ def _replayed(
     departed = None
     before: list[Event] = []
     for life in lives:
-        if not life.inputs and not given:
+        if life.inputs or given:
+            events_again, departed = _decided_again(life, before, given, replies, pieces=pieces, task=task)
+            again += _as_delivered(events_again)
+        else:
             again += with_pieces(life.events, replies) if pieces else life.events
-            before += life.events
-            continue
-        events_again, departed = _decided_again(life, before, given, replies, pieces=pieces, task=task)
-        again += _as_delivered(events_again)
         before += life.events
         if departed is not None:
             break

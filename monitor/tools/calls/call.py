@@ -117,6 +117,8 @@ UNKEPT: Final = _Notice(
     ToolErrorKind.EXECUTION_FAILED,
     vetoed=False,
 )
+_MET: Final = {CallState.RUNNING: TAKEN, CallState.AWAITING_RESULT: LATER, CallState.UNKNOWN: UNKNOWN}
+"""What the model reads of a call that is in the ledger already, in these states."""
 _EVENTS: Final = {ToolErrorKind.DENIED: CallEvent.REFUSED, ToolErrorKind.CANCELLED: CallEvent.CUT_OFF}
 """The events that results with these kinds of errors are. Any other error is a failure."""
 
@@ -156,7 +158,7 @@ class CallsOfRun:
     _token: Any = None
 
     @property
-    def records(self) -> bool:
+    def is_recorded(self) -> bool:
         """Whether anybody wants the records of the calls."""
         return self.ledger is not None or self.listener.listens
 
@@ -286,13 +288,10 @@ class CallJob(CallReporter):
         elif known.key in run.cut_off:
             self.kept_record = known
             self.outcome = self.end(UNKNOWN)
-        elif known.state is CallState.RUNNING:
-            self.outcome = self.end(TAKEN)
-        elif known.state is CallState.AWAITING_RESULT:
-            run.awaited[known.key] = known.tool
-            self.outcome = self.end(LATER)
-        elif known.state is CallState.UNKNOWN or known.text is None:
-            self.outcome = self.end(UNKNOWN)
+        elif known.state in _MET or known.text is None:
+            if known.state is CallState.AWAITING_RESULT:
+                run.awaited[known.key] = known.tool
+            self.outcome = self.end(_MET.get(known.state, UNKNOWN))
         else:
             result = ToolResult(self.call.id, self.call.name, known.text, known.is_error)
             result = replace(result, error_kind=known.error_kind, vetoed=known.vetoed, artifact=known.artifact)
@@ -308,7 +307,7 @@ class CallJob(CallReporter):
     async def enter(self) -> bool:
         """The tool is about to be entered. False: another process carries the call out."""
         now = self.run.clock.now()
-        if self.run.records and not await self._step(
+        if self.run.is_recorded and not await self._step(
             CallEvent.ENTERED, attempt=self.record.attempt + 1, started_at_s=self.run.at(now)
         ):
             return False
@@ -326,7 +325,7 @@ class CallJob(CallReporter):
 
     async def _step(self, event: CallEvent, **changes: Any) -> bool:
         """Store a step of the call, then tell it. False: another process carries it out."""
-        if not self.run.records:
+        if not self.run.is_recorded:
             return True
         assert self.stored is not None  # noqa: S101 - every call is intended first
         state, ledger = STEPS[self.stored].get(event), self.run.ledger
