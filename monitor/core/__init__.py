@@ -7,8 +7,8 @@ from monitor._util.lazy import lazy_names
 TYPE_CHECKING = False  # a hook is waited for, and `typing` takes 3 ms
 
 if TYPE_CHECKING:
-    from monitor.core.limits import BackgroundWork as BackgroundWork
-    from monitor.core.limits import Companion as Companion
+    from monitor.core.limited_run import BackgroundWork as BackgroundWork
+    from monitor.core.limited_run import Companion as Companion
     from monitor.core.run import RunCore as RunCore
 
     __all__ = ["BackgroundWork", "Companion", "RunCore"]

@@ -16,7 +16,7 @@ from monitor import events
 from monitor.chunks import AskCost, StreamRetried, ToolCall, ToolResult, TurnFinished
 from monitor.core.detector_bank import DetectorBank, PartCrash, abridged_arguments, abridged_text
 from monitor.core.ending import RunGoal, SteerQueue
-from monitor.core.limits import LimitedRun, Limits
+from monitor.core.limited_run import LimitedRun, Limits
 from monitor.core.turn import WRITTEN, RunningTurn, is_written_loop
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import FinishReason, TerminateReason

@@ -51,7 +51,7 @@ from monitor.conditions.limits import Timeout
 from monitor.context.window import TOO_SMALL_TOKENS, Window
 from monitor.core.detector_bank import abridged_arguments
 from monitor.core.ending import LIMITS, SPOKEN_OVER, RunGoal, StreamEnd, end_of, outcome_of, stream_end
-from monitor.core.limits import Limits
+from monitor.core.limited_run import Limits
 from monitor.core.observers import ObservedRun, Observers
 from monitor.core.turn import LoopedText, Part, RunningTurn, keep_limit
 from monitor.detectors.detector import Detector, MadeLate
@@ -86,8 +86,8 @@ _LOST = StreamEnd(Stop(TerminateReason.ERROR, "the process ended before the answ
 class RunCore(ObservedRun):
     """The state of one run and all decisions about it. `emit` receives the events, in order.
 
-    `LimitedRun` (limits.py) decides what ends the run by itself. `ObservedRun` (observers.py) adds
-    what follows from findings. This class adds the streams: turns, chunks, results, and the end.
+    `LimitedRun` decides what ends the run by itself. `ObservedRun`, in observers.py, adds what
+    follows from findings. This class adds the streams: turns, chunks, results, and the end.
     """
 
     __slots__ = (

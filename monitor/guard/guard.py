@@ -291,7 +291,7 @@ class Guard(Generic[OutputT]):
             close_grace_s=grace_s,
             awaited=awaited,
             seen=self._seen,
-            another=weakref.WeakMethod(self.another_stream),
+            guard=weakref.ref(self),
         )
 
     @explains_options(example="guard.child('reviewer')")

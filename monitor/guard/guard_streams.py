@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast
@@ -106,7 +105,7 @@ class GuardStreams:
     """The streams of one agent, one after the other, and what they need of its guard."""
 
     __slots__ = (
-        "_another",
+        "_guard",
         "awaited",
         "clock",
         "close_grace_s",
@@ -126,17 +125,17 @@ class GuardStreams:
         close_grace_s: float,
         awaited: AsyncSinks,
         seen: RunCounts,
-        another: weakref.WeakMethod[Callable[[], GuardStreams]],
+        guard: weakref.ref[Any],
     ) -> None:
-        """`another`: makes the streams of another agent of the guard, which has begun. The guard is
-        not kept alive: one that is dropped closes its stream at once.
+        """`guard`: whose streams they are. It is not kept alive: a guard that is dropped
+        closes its stream at once.
         """
         self.core = core
         self.clock = clock
         self.close_grace_s = close_grace_s
         self.awaited = awaited
         self.seen = seen
-        self._another = another
+        self._guard = guard
         self.outcome: Outcome | None = None
         """How the run ended. `None`: it has not."""
         self.open = False
@@ -152,10 +151,11 @@ class GuardStreams:
 
     def another(self) -> GuardStreams:
         """The streams of another agent of the guard, which has begun."""
-        begin = self._another()
-        if begin is None:
+        guard = self._guard()
+        if guard is None:
             raise ConfigError("the guard of this stream is gone: keep it until its block is left")
-        return begin()
+        streams: GuardStreams = guard.another_stream()
+        return streams
 
     def attach(self, watched: Watched[Any] | WatchedSync[Any]) -> int:
         """Make `watched` the running stream. Returns its number."""

@@ -39,7 +39,7 @@ from monitor.tools.base import Alarm, Clock
 if TYPE_CHECKING:
     import trio
 
-    from monitor.core.limits import LimitedRun
+    from monitor.core.limited_run import LimitedRun
 
 
 # --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from monitor.conditions import (
     Timeout,
     TokenLimit,
 )
-from monitor.core.limits import BUDGET_LOOK_TOKENS, Limits
+from monitor.core.limited_run import BUDGET_LOOK_TOKENS, Limits
 from monitor.outcome import RunState
 
 READING = RunState(elapsed_s=10, phase="streaming", stream_started_s=7, waiting_since_s=8)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from monitor.budget import Account, Budget
 from monitor.chunks import Usage
 from monitor.conditions import Condition, CostLimit, IdleTimeout, MaxToolCalls, MaxTurns, Timeout, TokenLimit
-from monitor.core.limits import Limits
+from monitor.core.limited_run import Limits
 from monitor.events import LimitWarning, event_codec
 from monitor.outcome import RunState
 from monitor.verdicts import Met, Stop

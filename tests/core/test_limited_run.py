@@ -10,7 +10,7 @@ from monitor.budget import Budget
 from monitor.chunks import Usage
 from monitor.conditions import Condition, FirstChunkTimeout, IdleTimeout, MaxTurns, Timeout, TokenLimit
 from monitor.conditions.limits import silence_limits
-from monitor.core.limits import ASK_AGAIN_S, Limits
+from monitor.core.limited_run import ASK_AGAIN_S, Limits
 from monitor.errors import TerminateReason
 from monitor.outcome import RunState
 from monitor.verdicts import Stop
