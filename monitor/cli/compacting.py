@@ -407,7 +407,7 @@ class _ProgressSink:
     def emit(self, event: Event) -> None:
         """Print `event` if it tells the progress of a compaction."""
         if isinstance(event, CompactionStarted | CompactionProgressed):
-            output.complain(self.console, line_of(event, chars=None), style="dim")
+            output.line(self.console, line_of(event, chars=None), "dim")
 
 
 def summariser(options: CompactOptions) -> tuple[monitor.Compaction, Model | None, Closing]:
