@@ -20,11 +20,12 @@ from monitor.cli.options.session_file import found_file, found_place
 from monitor.cli.options.supervisor_arguments import model_of, nothing_to_close
 from monitor.cli.render import output, table
 from monitor.cli.render.output import STDIN
-from monitor.context import Window, repair, window_of
+from monitor.context import Window, window_of
 from monitor.context.compaction.hooks import compaction_codec
 from monitor.context.compaction.pinned import gathered, read_back, recognised
 from monitor.context.compaction.preset import PRESETS
 from monitor.context.reduce import difference
+from monitor.context.repair import repair
 from monitor.context.window import WindowSource
 from monitor.errors import CompactionReason, ConfigError
 from monitor.events import CompactionProgressed, CompactionStarted, Event

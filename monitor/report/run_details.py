@@ -33,10 +33,6 @@ error, a compaction, a loop. Of two events in one cell the more telling is shown
 """
 
 
-TOKEN_CELLS: Final = 160
-"""The number of bars that a screen can show of the tokens of a run."""
-
-
 def most_telling(kinds: Iterable[str]) -> str:
     """The kind that is shown where several events stand in one cell."""
     return max(kinds, key=WEIGHTS.__getitem__)
@@ -76,9 +72,9 @@ def time_line() -> BoundedRow[str]:
     return BoundedRow(most_telling, CELLS)
 
 
-def token_line() -> BoundedRow[int]:
-    """A row of sums of tokens."""
-    return BoundedRow(sum, TOKEN_CELLS)
+def token_line(bars: int = 160) -> BoundedRow[int]:
+    """A row of sums of tokens. `bars`: so many of them a screen can show."""
+    return BoundedRow(sum, bars)
 
 
 FIRST_STEPS: Final = 6

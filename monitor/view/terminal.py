@@ -90,6 +90,16 @@ def said_by_user(console: Console, text: str) -> None:
     console.print(grid, width=columns(console))
 
 
+def facts(rows: Iterable[tuple[str, RenderableType]] = ()) -> Table:
+    """Named facts: the names whole and bold, the values folded where there is no room."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(name, value)
+    return grid
+
+
 def card(console: Console, title: str, rows: Sequence[tuple[str, str | Text]], *, style: str) -> None:
     """Print named facts under a title. In a pipe each line of a fact is whole."""
     if is_unbounded(console):
@@ -102,11 +112,7 @@ def card(console: Console, title: str, rows: Sequence[tuple[str, str | Text]], *
                     soft_wrap=True,
                 )
         return
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        grid.add_row(name, value)
+    grid = facts(rows)
     if console.is_terminal:
         panel = Panel(
             grid, title=Text(title, style=f"bold {style}"), title_align="left", border_style=style, padding=(0, 1)

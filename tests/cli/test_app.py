@@ -121,6 +121,26 @@ def test_a_command_loads_no_other_one():
     assert (done.stdout, done.stderr) == ("monitor.cli.commands.doctor\n", "")
 
 
+def test_the_help_needs_no_sdk():
+    program = (
+        "import sys; sys.modules.update(dict.fromkeys(('google.genai', 'openai', 'anthropic')));"
+        " sys.argv = ['agent-monitor', '--help']; from monitor.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["keys", "scan", "context", "sessions"])
+def test_a_command_that_drives_no_run_does_not_wait_for_the_supervisor(name: str):
+    program = (
+        "import sys; from typer.testing import CliRunner; from monitor.cli.app import app;"
+        f" CliRunner().invoke(app, [{name!r}, '--help']);"
+        " print(*(one for one in ('monitor.runs.supervisor', 'monitor.cli.options.run_options') if one in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=False)
+    assert (done.stdout, done.stderr) == ("\n", "")
+
+
 def test_ctrl_c_ends_it_quietly(monkeypatch: pytest.MonkeyPatch):
     """A real process, in the middle of a stream that never ends, and the server sees it leave."""
     with LocalGemini([[text("and so on, "), Stall()]]) as server:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.report.run_details import CELLS, TOKEN_CELLS, WEIGHTS, time_line, token_line
+from monitor.report.run_details import CELLS, WEIGHTS, time_line, token_line
 
 KINDS = st.sampled_from(sorted(WEIGHTS))
 
@@ -35,4 +35,4 @@ def test_no_token_is_lost_when_cells_are_joined(numbers: list[int]):
     for number in numbers:
         row.add(number)
     assert sum(row.cells) == sum(numbers)
-    assert len(row.cells) < 2 * TOKEN_CELLS
+    assert len(row.cells) < 2 * row.most

@@ -29,12 +29,12 @@ from monitor.context import (
     Window,
     WireProblem,
     propose_edit,
-    repair,
     validate,
     window_of,
 )
 from monitor.context.compaction.pinned import recognised
 from monitor.context.history import user_turns
+from monitor.context.repair import repair
 from monitor.context.tokens import TokenCount
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, UserMessage

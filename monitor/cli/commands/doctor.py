@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import groupby
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
-from monitor.chunks import Chunk, ToolResult
+from monitor.chunks import ToolResult
 from monitor.cli.options.selection import OneJsonOption
 from monitor.cli.options.settings_options import SettingsOptions, described
 from monitor.cli.render import output, table
@@ -89,9 +89,18 @@ def doctor(*, as_json: OneJsonOption = False, settings: SettingsOptions) -> None
     raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
 
 
-def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy) -> list[_CaseResult]:
+def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy, *, results: bool = True) -> list[_CaseResult]:
+    """What is seen in each of `cases`. `results`: whether the results of tools are passed on."""
     return [
-        _CaseResult(case, watch_chunks(case.chunks(), detectors=chosen.detectors(), policy=policy)) for case in cases
+        _CaseResult(
+            case,
+            watch_chunks(
+                (one for one in case.chunks() if results or not isinstance(one[1], ToolResult)),
+                detectors=chosen.detectors(),
+                policy=policy,
+            ),
+        )
+        for case in cases
     ]
 
 
@@ -99,16 +108,8 @@ def _blind(chosen: Settings, policy: Policy, sick: Iterable[_CaseResult]) -> lis
     """The kinds of loops that are seen no more where a program never passes on the results of its
     tools.
     """
-    seen = [row.case for row in sick if row.loop is not None]
-    rows = [
-        _CaseResult(case, watch_chunks(_without_results(case.chunks()), detectors=chosen.detectors(), policy=policy))
-        for case in seen
-    ]
-    return [row.case.title for row in rows if row.loop is None]
-
-
-def _without_results(chunks: Iterable[tuple[int, Chunk]]) -> Iterator[tuple[int, Chunk]]:
-    return ((number, chunk) for number, chunk in chunks if not isinstance(chunk, ToolResult))
+    seen = (row.case for row in sick if row.loop is not None)
+    return [row.case.title for row in _watch(seen, chosen, policy, results=False) if row.loop is None]
 
 
 def _show_blind(console: Console, blind: list[str]) -> None:
@@ -121,7 +122,7 @@ def _show_blind(console: Console, blind: list[str]) -> None:
         "Guard.coverage() says after a run which of these hold for it.",
     )
     for line in said:
-        console.print(Text(line), soft_wrap=True)
+        output.line(console, line)
 
 
 def _not_seen(rows: Iterable[_CaseResult]) -> list[_CaseResult]:

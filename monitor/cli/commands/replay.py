@@ -19,11 +19,10 @@ from monitor.cli.options.run_options import (
     VerboseOption,
     limit_option,
     refuse_detectors_without,
-    setting_option,
     shown_option,
 )
 from monitor.cli.options.session_file import FolderOption, SessionArgument, opened_reader
-from monitor.cli.options.settings_options import DetectorsOption, SetOption, settings_of
+from monitor.cli.options.settings_options import DetectorsOption, SetOption, setting_option, settings_of
 from monitor.cli.options.supervisor_arguments import limits_of
 from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed, JsonScreen, RunHeading, TerminalScreen

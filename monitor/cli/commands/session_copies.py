@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import count as count_from
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -96,10 +97,7 @@ def fork_session(
         if len(nodes) != 1:
             raise ConfigError(f"{at!r} means {count(len(nodes), 'node')}; `sessions tree` shows them")
         node = nodes[0]
-    if is_database(source):
-        place: Path | str = f"{source.partition('#')[0]}#{name}" if name else _free_in(source)
-    else:
-        place = new_file(name, _beside(source, folder)) if name else _free(Path(source))
+    place = _new_place(source, name, folder)
     id = fork(source, place, at=node)
     _made(as_json, "forked as", place, id=id)
 
@@ -118,7 +116,7 @@ def salvage_session(
     Exit code: 0 nothing is lost; 1 something is.
     """
     source = found_file(session, folder)
-    path = new_file(name, folder or source.parent) if name else _free(source)
+    path = Path(_new_place(source, name, folder))
     saved = salvage(source, path)
     lost = [problem.what for problem in saved.lost]
     gone = f"{len(lost):,} rows lost" if lost else "nothing is lost"
@@ -143,18 +141,19 @@ def _made(as_json: bool, how: str, place: Path | str, **data: Any) -> None:
     output.say(as_json, f"{how} {said}", {"name": short_name(place), "path": shown, **data})
 
 
-def _free_in(source: str) -> str:
-    """The address of a session that is not there, beside `source`."""
-    where, name = parts_of(source)
-    with SessionsReader(where) as there:
-        number = 2
-        while f"{name}-{number}" in there:
-            number += 1
-    return f"{where}#{name}-{number}"
-
-
-def _free(source: Path) -> Path:
-    number = 2
-    while (path := source.with_name(f"{source.stem}-{number}{ENDING}")).exists():
-        number += 1
-    return path
+def _new_place(source: Path | str, name: str | None, folder: Path | None) -> Path | str:
+    """The place of a session that is made of `source`. Without a `name`, a number is added to
+    its own.
+    """
+    if is_database(source):
+        where, own = parts_of(source)
+        if name:
+            return f"{where}#{name}"
+        names = (f"{own}-{number}" for number in count_from(2))
+        with SessionsReader(where) as there:
+            return f"{where}#{next(one for one in names if one not in there)}"
+    if name:
+        return new_file(name, _beside(source, folder))
+    near = Path(source)
+    files = (near.with_name(f"{near.stem}-{number}{ENDING}") for number in count_from(2))
+    return next(one for one in files if not one.exists())

@@ -90,11 +90,14 @@ class ClaudeCodeHook(Hook):
         return ClaudeCodeReader()
 
     def answered(self, event: str, reason: str, answer: LoopAnswer) -> Mapping[str, Any]:
-        stops = {"continue": False, "stopReason": reason} if answer == "stop" else {}
-        return stops if event == AFTER else {**stops, **super().answered(event, reason, answer)}
+        if event == AFTER:
+            return {"continue": False, "stopReason": reason} if answer == "stop" else {}
+        return super().answered(event, reason, answer)
 
     def before_a_call(self, reason: str, answer: LoopAnswer) -> Mapping[str, Any]:
-        return _decided(self.before, "deny" if answer == "stop" else answer, reason)
+        if answer == "stop":
+            return {"continue": False, "stopReason": reason, **_decided(self.before, "deny", reason)}
+        return _decided(self.before, answer, reason)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from monitor._util.printable import on_one_line, printable_json
 from monitor.cli.hooks.agents import ANSWERS, HOOKS, Hook, LoopAnswer
-from monitor.cli.hooks.first_look import has_settings
+from monitor.cli.hooks.found_settings import has_settings
 from monitor.cli.hooks.session_lines import BEGINNING_BYTES
 from monitor.cli.hooks.watched_end import AskedCall, GoingLoop, Judged, SessionEnd
 from monitor.core.detector_bank import PartCrash

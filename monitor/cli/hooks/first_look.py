@@ -7,9 +7,9 @@ by the detectors (`monitor.cli.hooks.answer`).
 
 import json
 import os
-import re
 import sys
 
+from monitor.cli.hooks.found_settings import has_settings
 from monitor.cli.hooks.session_lines import SessionLines
 from monitor.cli.inputs.cache_folder import cache_path
 
@@ -19,9 +19,6 @@ MOST_ASKED = 16 * 1024 * 1024
 """Bytes of the agent's question that are read: it holds the call, with what is to be written."""
 MOST_KEPT = 4_000
 """The characters of a question whose answer is kept."""
-OWN_FILE, PROJECT_FILE, TABLE = "agent-monitor.toml", "pyproject.toml", "agent-monitor"
-_AS_KEY = re.compile(rb"agent-monitor[\"']?[ \t]*[].=]")
-"""Wherever the name is a key. A project that only requires the package names it in a text."""
 
 
 def answered(arguments: "list[str]") -> bool:
@@ -108,21 +105,3 @@ def _first_look(event: "dict[str, object]", agent: str) -> "tuple[SessionLines |
         return None, True  # the second look says what is wrong
     session.keep()
     return session, asks
-
-
-def has_settings() -> bool:
-    """Whether the folder may have settings. A file that cannot be read may have them."""
-    if os.path.lexists(OWN_FILE):
-        return True
-    try:
-        with open(PROJECT_FILE, "rb") as file:
-            data = file.read()
-        if _AS_KEY.search(data) is None:
-            return False
-        import tomllib  # noqa: PLC0415 - takes long, and few projects have such a key
-
-        return TABLE in tomllib.loads(data.decode()).get("tool", {})
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError):
-        return True

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -321,6 +322,16 @@ def _named(files: Sequence[str]) -> str:
     return f" ({', '.join(output.on_one_line(Path(name).name) for name in files)})"
 
 
+LEFT_OUT: Final = {
+    "silent_runs": ("run without an answer", "runs without an answer"),
+    "copied_records": ("record copied from another session", "records copied from other sessions"),
+    "repeated_records": ("record that stood twice", "records that stood twice"),
+    "repeated_runs": ("run that stands in two files", "runs that stand in two files"),
+    "torn_lines": ("torn line", "torn lines"),
+}
+"""What a scan does not look at. Many sessions on a disk have no answer."""
+
+
 class InputReader:
     """Reads the transcripts of a scan, one file after the other, and reports unreadable ones."""
 
@@ -348,13 +359,10 @@ class InputReader:
         self._strangers: list[str] = []
         self._unwanted = 0
         """The number of runs that do not fit `--format`, `--project` or `--since`."""
-        self._copied = self._repeated = self._repeated_runs = 0
+        self._left_out = Counter[str]()
+        """The numbers of what was not looked at, by their names in `LEFT_OUT`."""
         self._copies = Copies()
         self._silent: list[tuple[str, str]] = []
-        self._silent_runs = 0
-        """The number of runs in which a model says and does nothing. Many sessions on a disk have
-        no answer.
-        """
 
     def results(self, report: Report) -> Iterator[SurveyedRun]:
         """The runs that were asked for. Unreadable files and lines are reported, and counted in
@@ -379,14 +387,14 @@ class InputReader:
                 self._strangers.append(name)
             return
         report.bad += self._unread.take(replace(found, file=name), named=path in self._inputs.named)
-        self._copied += found.report.copied
-        self._repeated += found.report.repeated
+        self._left_out["copied_records"] += found.report.copied
+        self._left_out["repeated_records"] += found.report.repeated
         watched = [run for run in found.runs if not run.failed]
         wanted = [run for run in watched if self._wanted.wants(run)]
         self._unwanted += len(watched) - len(wanted)
         looked_at = [new for run in wanted if (new := self._copies.without(run)) is not None]
-        self._repeated_runs += len(wanted) - len(looked_at)
-        self._silent_runs += sum(run.silent for run in looked_at)
+        self._left_out["repeated_runs"] += len(wanted) - len(looked_at)
+        self._left_out["silent_runs"] += sum(run.silent for run in looked_at)
         if path in self._inputs.named and looked_at and all(run.silent for run in looked_at):
             self._silent += [(name, run.id) for run in looked_at]
         for run in looked_at:
@@ -441,7 +449,7 @@ class InputReader:
             output.complain(
                 self._complaints, f"{name}: in {which} a model says and does nothing, so there is nothing to look at"
             )
-        if whole and not report.bad and report.runs == self._silent_runs:
+        if whole and not report.bad and report.runs == self._left_out["silent_runs"]:
             report.idle = True
             if self._inputs.paths or self._inputs.older:
                 output.complain(self._complaints, f"agent-monitor: {self._nothing(report)}")
@@ -462,17 +470,7 @@ class InputReader:
 
     def show(self, console: Console) -> None:
         """Print the counts of the runs, files and records that were left out."""
-        left = [
-            count(number, noun, nouns)
-            for number, noun, nouns in (
-                (self._silent_runs, "run without an answer", "runs without an answer"),
-                (self._copied, "record copied from another session", "records copied from other sessions"),
-                (self._repeated, "record that stood twice", "records that stood twice"),
-                (self._repeated_runs, "run that stands in two files", "runs that stand in two files"),
-                (self._unread.torn, "torn line", "torn lines"),
-            )
-            if number
-        ]
+        left = [count(number, *LEFT_OUT[name]) for name, number in self._counted().items() if number]
         if self._strangers:
             left.append(f"{count(len(self._strangers), 'file')} of no known format{_named(self._strangers)}")
         if left:
@@ -484,9 +482,8 @@ class InputReader:
             "files": self.read,
             "unchanged_files": self._cache.hits,
             "unknown_files": len(self._strangers),
-            "silent_runs": self._silent_runs,
-            "copied_records": self._copied,
-            "repeated_records": self._repeated,
-            "repeated_runs": self._repeated_runs,
-            "torn_lines": self._unread.torn,
+            **self._counted(),
         }
+
+    def _counted(self) -> dict[str, int]:
+        return {name: self._left_out[name] for name in LEFT_OUT} | {"torn_lines": self._unread.torn}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -17,6 +18,8 @@ from monitor.shared import budgets_at, rows_at
 
 BUDGETS, KEYS = "Budgets", "Keys"
 """The headings of these options in the help."""
+budget_option = partial(typer.Option, rich_help_panel=BUDGETS)
+key_option = partial(typer.Option, rich_help_panel=KEYS)
 _SQLITE: Final = "sqlite:///"
 _MIB: Final = 1024 * 1024
 
@@ -126,28 +129,22 @@ class SpendingOptions:
 
     budget: Annotated[
         str | None,
-        typer.Option(
+        budget_option(
             metavar="STORE",
             envvar="AGENT_MONITOR_BUDGETS",
             help="A file, sqlite:///FILE, redis://... or postgresql://.... Keys spend from proxy/<key>.",
-            rich_help_panel=BUDGETS,
         ),
     ] = None
     key_tokens: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=1, help="The limit of a key that has none in the store.", rich_help_panel=BUDGETS
-        ),
+        budget_option(metavar="N", min=1, help="The limit of a key that has none in the store."),
     ] = None
-    run_tokens: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="The limit of each run.", rich_help_panel=BUDGETS)
-    ] = None
+    run_tokens: Annotated[int | None, budget_option(metavar="N", min=1, help="The limit of each run.")] = None
     share: Annotated[
         bool,
-        typer.Option(
+        budget_option(
             "--share/--no-share",
             help="Share runs, their page and the operator's words with the other proxies of this STORE.",
-            rich_help_panel=BUDGETS,
         ),
     ] = True
     price: PriceOption = None
@@ -170,38 +167,34 @@ class KeyOptions:
 
     key: Annotated[
         list[str] | None,
-        typer.Option(
+        budget_option(
             "--key",
             metavar="NAME=WHAT",
             help="What a key is called. WHAT: the variable that holds the key, or sha256: and its digest.",
-            rich_help_panel=BUDGETS,
         ),
     ] = None
     keys: Annotated[
         Path | None,
-        typer.Option(
+        key_option(
             metavar="FILE",
             envvar="AGENT_MONITOR_KEYS",
             help="Only the keys in this file may pass: agent-monitor keys makes them. Read again on SIGHUP.",
-            rich_help_panel=KEYS,
         ),
     ] = None
     service_key: Annotated[
         list[str] | None,
-        typer.Option(
+        key_option(
             "--service-key",
             metavar="[NAME=]VARIABLE",
             help="The variable with the key that the service gets in place of the client's.",
-            rich_help_panel=KEYS,
         ),
     ] = None
     fallback_key: Annotated[
         list[str] | None,
-        typer.Option(
+        key_option(
             "--fallback-key",
             metavar="[NAME=]VARIABLE",
             help="The variable with the key that the second service gets. Without it, the same key.",
-            rich_help_panel=KEYS,
         ),
     ] = None
 

@@ -12,7 +12,7 @@ import typer
 from monitor.cli.options import run_arguments
 from monitor.cli.options.run_arguments import RunArguments
 from monitor.cli.options.session_file import complete
-from monitor.cli.options.settings_options import SETTINGS, ConfigOption, DetectorsOption, SetOption, settings_of
+from monitor.cli.options.settings_options import ConfigOption, DetectorsOption, SetOption, setting_option, settings_of
 from monitor.cli.options.supervisor_arguments import instructions_of, model_settings_of, plan_of, variables_of
 from monitor.context.compaction.preset import PRESETS
 from monitor.errors import ConfigError
@@ -21,7 +21,6 @@ WHAT, LIMITS, SHOWN = "The run", "Limits", "What is shown"
 """The headings of these options in the help."""
 run_option = partial(typer.Option, rich_help_panel=WHAT)
 limit_option = partial(typer.Option, rich_help_panel=LIMITS)
-setting_option = partial(typer.Option, rich_help_panel=SETTINGS)
 shown_option = partial(typer.Option, rich_help_panel=SHOWN)
 
 BaseUrlOption: TypeAlias = Annotated[

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -17,45 +18,36 @@ from monitor.settings import Settings, compactions, known_name, load_settings, p
 
 SETTINGS = "Settings"
 """The heading of these options in the help."""
+setting_option = partial(typer.Option, rich_help_panel=SETTINGS)
 
 ConfigOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option(
+    setting_option(
         "--config",
         metavar="FILE",
         help=(
             "Settings (TOML). Otherwise agent-monitor.toml here is read, or \\[tool.agent-monitor] of pyproject.toml,"
             " if there is one."
         ),
-        rich_help_panel=SETTINGS,
     ),
 ]
 DetectorsOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--detectors",
-        metavar="NAME,NAME",
-        help="Only these, e.g. ToolCallRepetition or tool-call-repetition.",
-        rich_help_panel=SETTINGS,
+    setting_option(
+        "--detectors", metavar="NAME,NAME", help="Only these, e.g. ToolCallRepetition or tool-call-repetition."
     ),
 ]
 SetOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
+    setting_option(
         "--set",
         metavar="KEY=VALUE",
         help="One setting, as in the file: ToolCallRepetition.loop_at=7. May be given again.",
-        rich_help_panel=SETTINGS,
     ),
 ]
 PolicyOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--policy",
-        metavar="NAME",
-        help="What follows from a loop: stop (the default), observe or ladder.",
-        rich_help_panel=SETTINGS,
-    ),
+    setting_option("--policy", metavar="NAME", help="What follows from a loop: stop (the default), observe or ladder."),
 ]
 
 

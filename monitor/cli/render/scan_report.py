@@ -122,15 +122,14 @@ def _show_loop(console: Console, numbered: Sequence[tuple[int, Finding]]) -> Non
     (_, start), (_, end) = numbered[0], numbered[-1]
     first, last = start.detection, end.detection
     console.print(Text.assemble(f"  {first.detector}: ", (first.kind, "bold")), soft_wrap=True)
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column(overflow="fold")
-    facts.add_row("because", output.printable(last.message))
-    facts.add_row("evidence", Text(output.on_one_line(last.evidence.excerpt), style="yellow"))
-    facts.add_row("xxh3", last.evidence.xxhash)
-    facts.add_row("began", place(first.channel, first.start_offset, start.start_char))
-    facts.add_row("seen", _steps(numbered))
-    console.print(Padding(facts, (0, 0, 0, 4), expand=False), width=output.columns(console))
+    facts: list[tuple[str, RenderableType]] = [
+        ("because", output.printable(last.message)),
+        ("evidence", Text(output.on_one_line(last.evidence.excerpt), style="yellow")),
+        ("xxh3", last.evidence.xxhash),
+        ("began", place(first.channel, first.start_offset, start.start_char)),
+        ("seen", _steps(numbered)),
+    ]
+    console.print(Padding(output.facts(facts), (0, 0, 0, 4), expand=False), width=output.columns(console))
 
 
 def _steps(numbered: Sequence[tuple[int, Finding]]) -> Table:

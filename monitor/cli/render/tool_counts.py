@@ -4,14 +4,13 @@ loop, with its repeated part and its result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Self
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from monitor.cli.render import output, table
@@ -202,18 +201,13 @@ def _show_loop(console: Console, run: SurveyedRun) -> None:
     _show_facts(console, facts)
 
 
-def _show_facts(console: Console, facts: Iterable[tuple[str, Text]]) -> None:
+def _show_facts(console: Console, facts: Sequence[tuple[str, Text]]) -> None:
     """Print names and values. In a pipe each value stands whole, on one line."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in facts:
-        if output.is_unbounded(console):
+    if output.is_unbounded(console):
+        for name, value in facts:
             console.print(Text.assemble(f"  {name:<10}", value), soft_wrap=True)
-        else:
-            grid.add_row(name, value)
-    if grid.row_count:
-        console.print(Padding(grid, (0, 0, 0, 2), expand=False), width=output.columns(console))
+    else:
+        console.print(Padding(output.facts(facts), (0, 0, 0, 2), expand=False), width=output.columns(console))
 
 
 def _saved(run: SurveyedRun) -> str:
