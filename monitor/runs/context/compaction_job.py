@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from monitor import events
 from monitor.chunks import AskCost
+from monitor.context.compaction.attempts import Situation
 from monitor.context.compaction.hooks import CompactionError, CompactionResult
-from monitor.context.compaction.measure import Situation
 from monitor.context.compaction.pinned import PinnedFacts
 from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.summarizer import CompactionProgress

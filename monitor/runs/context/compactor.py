@@ -14,9 +14,11 @@ from functools import partial
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from monitor.chunks import AskCost, ToolCall, ToolResult
+from monitor.context.compaction.attempts import CUT, Situation
 from monitor.context.compaction.extractive import Extractive
 from monitor.context.compaction.hooks import (
     CompactionError,
@@ -26,13 +28,18 @@ from monitor.context.compaction.hooks import (
     of_one_run,
     tell_after,
 )
-from monitor.context.compaction.measure import Situation
 from monitor.context.compaction.pinned import acknowledgement, head_of_messages
 from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.proposal import Proposal, continue_message, propose
-from monitor.context.compaction.rungs import CUT
 from monitor.context.compaction.summarizer import Checkpoint, CompactionProgress
-from monitor.context.compaction.triggers import RepeatsAfterCompaction, Snapshot, attributed, snapshot
+from monitor.context.compaction.triggers import (
+    CompactionTrigger,
+    Marks,
+    RepeatsAfterCompaction,
+    Snapshot,
+    attributed,
+    snapshot,
+)
 from monitor.context.cut import KeepTokens
 from monitor.context.history import CommittedEdit, History, HistoryEdit, head_of, unread_from
 from monitor.context.reduce import Reducer, Reduction, Sparing, propose_for
@@ -48,7 +55,6 @@ from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.runs.context.compaction_job import OVER, CompactionJob, RunServices
-from monitor.runs.context.requests import CompactionTrigger
 from monitor.sessions.nodes import Node
 from monitor.tools.base import Background
 from monitor.verdicts import Detection
@@ -141,8 +147,7 @@ class Compactor:
         driven: bool = False,
     ) -> None:
         self.preset = preset
-        self.stale: list[Proposal] = []
-        """Proposals that came too late: the messages that they cover had been changed."""
+        self._stale: list[CompactionResult] = []
         self._store = of_one_run(preset.store)
         self.history = history
         self._model = model
@@ -150,7 +155,9 @@ class Compactor:
         self._run = run
         self._form: Form | None = form
         self._driven = driven
-        self.when = CompactionTrigger(preset, history, meter, window)
+        self.when = CompactionTrigger(
+            Marks(window, preset.headroom, preset.low_water), history, meter, background=preset.background
+        )
         self.job: CompactionJob | None = None
         """The job that is under way, if there is one."""
         self._checkpoint: Checkpoint | None = None
@@ -169,7 +176,10 @@ class Compactor:
             failed=self._late_warnings.append,
         )
 
-    # --- when
+    @property
+    def stale(self) -> tuple[CompactionResult, ...]:
+        """Compactions that came too late: what they cover had been changed."""
+        return tuple(self._stale)
 
     def due(self) -> CompactionReason | None:
         """Why the next request must be made smaller before it is sent; `None`: it need not be."""
@@ -298,6 +308,7 @@ class Compactor:
             model=job.model,
             ask=partial(self._ask, job),
             progress=partial(self._progressed, job),
+            pause=anyio.lowlevel.checkpoint,
             checkpoint=self._checkpoint,
         )
         goes_on = continue_message(preset, proposal, job.reason) if job.waited_for else None
@@ -352,7 +363,7 @@ class Compactor:
         if record is not None:
             job.begun()
             if not await self._run.record.store(job.number, record, place):
-                self.stale.append(proposal)
+                self._stale.append(proposal.result)
                 raise CompactionError(CompactionFailure.STALE, "the session went on from another node meanwhile")
             if not job.open:  # nobody waits for it any more
                 raise CompactionError(CompactionFailure.ABORTED, OVER)
@@ -388,7 +399,7 @@ class Compactor:
     def _refuse_stale(self, proposal: Proposal, edits: Sequence[HistoryEdit]) -> None:
         for edit in edits:
             if (stale := self.history.refuses(edit)) is not None:
-                self.stale.append(proposal)
+                self._stale.append(proposal.result)
                 raise CompactionError(
                     CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}"
                 )
@@ -505,8 +516,10 @@ class Compactor:
             self.job.cancel()
         self._pruning.cancel()
 
-    def reopen(self) -> None:
-        """The run gets one more turn. Its compactions are made without a model."""
+    def last_turn(self) -> None:
+        """The run gets one more turn instead of its end. Its compactions are made without a
+        model.
+        """
         self._closed = False
         self.when.hurried = True
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from monitor._util.text import foreign
 from monitor.adapters.provider_forms import to_form
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context import pinned as composed_text
+from monitor.context.compaction import pinned as composed_text
 from monitor.context.compaction.hooks import CompactionDetails
 from monitor.context.compaction.pinned import (
     ACKNOWLEDGEMENT,
