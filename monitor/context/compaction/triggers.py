@@ -311,10 +311,8 @@ class CompactionTrigger(Hysteresis):
                 self.changed()
 
 
-# --------------------------------------------------------------------------------------------------
-# Finds the cause when the context is full again soon after a compaction. Failure answered: a
-# guard blames the last tool's output, although instructions were added again (Claude Code
-# #85489).
+# --- Finds the cause when the context is full again soon after a compaction. Failure answered: a
+# guard blames the last tool's output, although instructions were added again (Claude Code #85489).
 
 WITHIN_TURNS: Final = 5
 """A context that fills more slowly is in ordinary use. Claude Code speaks of 3 turns."""
@@ -406,8 +404,7 @@ def _line(source: str, tokens: int, turns: int, share: float, of: str) -> str:
     return f"{source}: {tokens:,} tokens in {turns} turn{'s' if turns != 1 else ''}, {share:.0%} of {of}"
 
 
-# --------------------------------------------------------------------------------------------------
-# A run that repeats itself right after a compaction. Failure answered: the messages that said
+# --- A run that repeats itself right after a compaction. Failure answered: the messages that said
 # what was done are gone, so the model does it again, is compacted, and does it again (OpenClaw
 # #78562).
 #

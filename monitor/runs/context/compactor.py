@@ -60,8 +60,7 @@ from monitor.tools.base import Background
 from monitor.verdicts import Detection
 from monitor.wires.fields import Form
 
-# --------------------------------------------------------------------------------------------------
-# The pruning of a history after a turn, in the background.
+# --- The pruning of a history after a turn, in the background.
 
 WORTH_A_LOOK_TOKENS: Final = 5_000
 """Tokens by which the context must grow before it is pruned after a turn again."""

@@ -30,8 +30,7 @@ from monitor.runs.context.compactor import Compactor
 from monitor.verdicts import Detection, Stop
 from monitor.wires.fields import Form
 
-# --------------------------------------------------------------------------------------------------
-# A request that the provider refused for its size is made smaller, step by step.
+# --- A request that the provider refused for its size is made smaller, step by step.
 #
 # Failures answered: attempts are spent on compactions that remove nothing (OpenClaw #150447). A
 # history is compacted for a limit that no history could meet (OpenClaw #130096). Errors do not

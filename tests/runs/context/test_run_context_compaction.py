@@ -1156,7 +1156,7 @@ async def test_what_the_model_is_shown_can_be_made_again_from_the_originals_and_
     async with d.run as run:
         async for event in run:
             d.events.append(event)
-            shown.append(monitor.context.compaction.hooks.shown(run.originals, store.records()) == run.history)
+            shown.append(monitor.context.shown(run.originals, store.records()) == run.history)
     assert d.outcome.ok
     assert all(shown)
     assert len(store.kept) == len(d.of(monitor.events.CompactionFinished)) == 2
