@@ -37,8 +37,7 @@ from monitor.context.compaction.identifiers import (
 )
 from monitor.context.reduce import placeholder
 from monitor.errors import ConfigError
-from monitor.goal.declared import EMIT
-from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
+from monitor.messages import EMIT, AssistantMessage, Media, Message, Text, UserMessage
 from monitor.verdicts import VETO
 
 # --- The facts that stand beside every summary.
