@@ -5,9 +5,9 @@ Nothing is changed here. The steps are, in this order:
 1. Reducers take out what needs no summary. If that is enough, nothing is summarised.
 2. The history is cut, and the hooks are asked. Results that the model has not read stay behind the
    cut: they get room before anything older is kept.
-3. What stands before the cut is summarised, in one attempt after the other (`rungs.py`).
+3. What stands before the cut is summarised, in one attempt after the other (`attempts.py`).
 4. Facts that need no model stand beside the summary word for word (`pinned`).
-5. The whole next request is measured (`measure.py`). Only a request that is small enough becomes a
+5. The whole next request is measured (`attempts.py`). Only a request that is small enough becomes a
    `Proposal`; else a `CompactionError` says why.
 """
 

@@ -12,20 +12,16 @@ an end (Claude Code #24179: 211 times).
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from monitor._util.hashing import canonical_json, identity
-from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
 from monitor.context.tokens import ContextMeter, Size, TokenCount, size_of_message, size_of_result, sizes_by_source
 from monitor.context.window import Headroom, Window, WindowSource
 from monitor.errors import PRESSING, SKIPPED, CompactionFailure, CompactionReason
 from monitor.messages import AssistantMessage, UserMessage
 from monitor.models import ModelRequest
-from monitor.verdicts import Detection, Evidence
 
 LOW_WATER: Final = 0.6
 """Share of the high-water mark. Our own number: a run then adds two fifths of the mark before the
@@ -402,80 +398,3 @@ def attributed(after: Snapshot, now: Snapshot) -> str | None:
 
 def _line(source: str, tokens: int, turns: int, share: float, of: str) -> str:
     return f"{source}: {tokens:,} tokens in {turns} turn{'s' if turns != 1 else ''}, {share:.0%} of {of}"
-
-
-# --- A run that repeats itself right after a compaction. Failure answered: the messages that said
-# what was done are gone, so the model does it again, is compacted, and does it again (OpenClaw
-# #78562).
-#
-# Other detectors also remember across compactions; this one is quicker, for a short time. Right
-# after a compaction, a few equal calls with equal results that had come before it are a loop.
-# OpenClaw calls it `compaction_loop_persisted`.
-
-WINDOW: Final = 3
-"""The equal results after a compaction that make a finding. The number is OpenClaw's."""
-REMEMBERED: Final = 30
-"""The number of newest calls before a compaction that are remembered. OpenClaw's number."""
-EXCERPT_CHARS: Final = 200
-"""The most of a call that a finding shows."""
-
-
-class RepeatsAfterCompaction:
-    """Sees the same call with the same result three times in a row right after a compaction, if
-    it had come before it as well.
-
-    Give it every result with its call, in order, both without fields that always differ (times, ids
-    of requests). Leave out calls of tools that are polled.
-    """
-
-    def __init__(self) -> None:
-        self._recent: deque[str] = deque(maxlen=REMEMBERED)
-        self._seen = 0
-        """The number of results so far."""
-        self._before: frozenset[str] = frozenset()
-        """The results from before the newest compaction; empty: something new has come since."""
-        self._key = ""
-        self._offsets: list[int] = []
-
-    def compacted(self) -> None:
-        """A compaction was accepted: the next results are looked at."""
-        self._before = frozenset(self._recent)
-        self._key = ""
-        self._offsets = []
-
-    def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
-        """A tool has answered. Returns what was found, or `None`. Linear in call and result."""
-        if result.vetoed:  # the monitor's own answer to a call that was not carried out
-            return None
-        arguments = canonical_json(call.arguments)
-        text = f"{call.name}({arguments})"
-        key = identity(canonical_json([text, result.text, result.is_error]))
-        index, self._seen = self._seen, self._seen + 1
-        self._recent.append(key)
-        if key not in self._before or (self._offsets and key != self._key):
-            self._before = frozenset()
-            return None
-        self._key = key
-        self._offsets.append(index)
-        if len(self._offsets) < WINDOW:
-            return None
-        self._before = frozenset()
-        return self._detection(call.name, text, len(arguments))
-
-    def _detection(self, tool: str, text: str, length: int) -> Detection:
-        count = len(self._offsets)
-        return Detection(
-            detector="compaction_guard",
-            kind="compaction_loop",
-            channel="tools",
-            level="loop",
-            count=count,
-            threshold=WINDOW,
-            start_offset=self._offsets[0],
-            offset=self._offsets[-1],
-            evidence=Evidence(text[:EXCERPT_CHARS], identity(text), length, tuple(self._offsets)),
-            message=(
-                f"right after a compaction, {tool} was called {count} times in a row with arguments and a result that"
-                " had come before it"
-            ),
-        )
