@@ -19,8 +19,7 @@ from monitor.context.compaction.hooks import AskTurn
 from monitor.context.compaction.pinned import PinnedFacts, read_back, text_of_user
 from monitor.context.compaction.summarizer import Checkpoint, CompactionProgress, Summary
 from monitor.context.compaction.templates import SummaryTask
-from monitor.goal.declared import EMIT
-from monitor.messages import AssistantMessage, Message, UserMessage
+from monitor.messages import EMIT, AssistantMessage, Message, UserMessage
 from monitor.models import ModelRequest
 from monitor.testing import FakeClock, call
 

@@ -55,6 +55,8 @@ open.
 """
 CUT_OFF = "The call was cut off while its arguments were being written, and was not carried out."
 """The result that stands for a call whose arguments are not complete."""
+EMIT = "emit_value"
+"""The tool with which the model emits one declared output."""
 
 
 @dataclass(slots=True, frozen=True)

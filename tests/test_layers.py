@@ -41,8 +41,6 @@ IMPURE = {
 
 ALLOWED = {
     "monitor._util.lazy",  # loads our own modules, and nothing else
-    "monitor.context.compaction.measure",  # a long measurement lets other tasks run
-    "monitor.context.compaction.proposal",  # the same
 }
 """Modules of pure rooms that may load a part of `IMPURE`."""
 

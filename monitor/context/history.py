@@ -224,8 +224,7 @@ def _check(message: object) -> None:
             )
 
 
-# --------------------------------------------------------------------------------------------------
-# Where user turns begin, and where the conversation begins.
+# --- Where user turns begin, and where the conversation begins.
 #
 # A user turn is a user message with everything up to the next one. The messages that a compaction
 # or the program put before the conversation (a summary, rules, files) begin no turn: they are the

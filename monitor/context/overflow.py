@@ -319,8 +319,7 @@ def _tokens(number: str) -> int:
     return int(digits.rstrip("KkMm ")) * unit
 
 
-# --------------------------------------------------------------------------------------------------
-# Whether a conversation has filled the usable part of its window: checked before each call and
+# --- Whether a conversation has filled the usable part of its window: checked before each call and
 # after each answer.
 #
 # Failure answered: a provider that refuses the request, cuts off the answer, or silently reads
@@ -374,19 +373,15 @@ class Fullness:
             count.tokens, f"the next request has about {count.tokens:,} tokens ({count.low:,} to {count.high:,})"
         )
 
-    def after_call(
-        self,
-        usage: Usage,
-        *,
-        well: bool,
-        finish_reason: FinishReason | None = None,
-        raw_finish_reason: str | None = None,
-    ) -> Full | None:
-        """Check the context after an answer. `usage`: the provider's count of this one call.
-        `well`: the answer is complete and not an error.
+    def after_turn(self, turn: Turn) -> Full | None:
+        """Check the context after a turn of one call that ended in any way. A refusal that states
+        the limit makes the window smaller from now on.
         """
+        if turn.model_error is not None:
+            self._learn(turn.model_error)
+        usage, well = turn.usage, turn.stopped is None and turn.finish_reason is not None
         overflow = read_answer(
-            usage, self.window.tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason
+            usage, self.window.tokens, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason
         )
         tokens = total_tokens(usage) or 0
         if overflow is not None and overflow.kind in _SAID:
@@ -402,17 +397,6 @@ class Fullness:
         if well:
             self.meter.answered()
         return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
-
-    def after_turn(self, turn: Turn) -> Full | None:
-        """Judge like `after_call`, for a turn of one call that ended in any way. A refusal that
-        states the limit makes the window smaller from now on.
-        """
-        if turn.model_error is not None:
-            self._learn(turn.model_error)
-        well = turn.stopped is None and turn.finish_reason is not None
-        return self.after_call(
-            turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason
-        )
 
     def _learn(self, error: ModelError) -> None:
         is_overflow = error.kind is ErrorKind.OVERFLOW

@@ -182,8 +182,7 @@ def difference(old: Messages, new: Messages) -> tuple[int, int, Messages]:
     return start, len(old) - same, new[start : len(new) - same]
 
 
-# --------------------------------------------------------------------------------------------------
-# Shortens old tool results, and old large arguments of calls.
+# --- Shortens old tool results, and old large arguments of calls.
 
 _CLEARED: Final = re.compile(r"\[Old tool result cleared: \d+ characters[;\]]")
 _CLEARED_CHARS: Final = 80
@@ -345,8 +344,7 @@ class PruneArguments:
         return f"{text[: self.keep_chars]}... [{len(text)} characters cleared]"
 
 
-# --------------------------------------------------------------------------------------------------
-# Tool results that are too long, cut to a length that the model can read. Failure answered: one
+# --- Tool results that are too long, cut to a length that the model can read. Failure answered: one
 # result that fills the window.
 
 SUMMARY_RESULT_CHARS: Final = 2_000
@@ -466,9 +464,8 @@ class ClipResults:
         return with_texts(message, texts)
 
 
-# --------------------------------------------------------------------------------------------------
-# Results that were not sent to the model yet, and their shares of the room if there is too little
-# of it.
+# --- Results that were not sent to the model yet, and their shares of the room if there is too
+# little of it.
 #
 # Failure answered: four results of one turn that together fill the window. A summary that takes
 # their place leaves the model without the answer to its own calls, so it calls again.
@@ -579,9 +576,8 @@ def _answered(message: Message) -> list[str]:
     return [result.id for result in message.results] if isinstance(message, AssistantMessage) else []
 
 
-# --------------------------------------------------------------------------------------------------
-# Replaces old images, documents and sounds by their names. Failure answered: ten screenshots that
-# are sent with every request.
+# --- Replaces old images, documents and sounds by their names. Failure answered: ten screenshots
+# that are sent with every request.
 
 
 def placeholder(media: Media) -> Text:
@@ -633,9 +629,8 @@ class DropMedia:
         return changed_by(without_media, messages, head, newest_turns(messages, self.keep_turns, head=head))
 
 
-# --------------------------------------------------------------------------------------------------
-# How many turns of a conversation are sent, by the kind of session. For conversations without an
-# end: a chat, a channel.
+# --- How many turns of a conversation are sent, by the kind of session. For conversations without
+# an end: a chat, a channel.
 
 SessionKind: TypeAlias = Literal["direct", "channel", "group"]
 """The partners of a session. They decide how many turns are kept."""
@@ -687,13 +682,10 @@ class HistoryLimits:
 
     def of(self, kind: SessionKind, user: str | None = None) -> KeepTurns | None:
         """The reducer for a session of `kind`, with `user`; `None` where there is no limit."""
-        match kind:
-            case "direct":
-                turns = self.users[user] if user is not None and user in self.users else self.direct
-            case "channel":
-                turns = self.channel
-            case "group":
-                turns = self.group
-            case _:
-                raise ConfigError(f"unknown kind of session {kind!r}; known: direct, channel, group")
+        limits = {"direct": self.direct, "channel": self.channel, "group": self.group}
+        if kind not in limits:
+            raise ConfigError(f"unknown kind of session {kind!r}; known: {', '.join(limits)}")
+        turns = limits[kind]
+        if kind == "direct" and user is not None:
+            turns = self.users.get(user, turns)
         return None if turns is None else KeepTurns(turns)

@@ -37,8 +37,7 @@ from monitor.messages import (
 )
 from monitor.wires.fields import Form, FormRules, RawMessage, RawPart, Unread, rules_of
 
-# --------------------------------------------------------------------------------------------------
-# Calls and their results, while a history is being repaired.
+# --- Calls and their results, while a history is being repaired.
 
 
 @dataclass(slots=True, eq=False)
@@ -548,8 +547,7 @@ def _is_base64(data: str) -> bool:
     return True
 
 
-# --------------------------------------------------------------------------------------------------
-# The records of a history that are sent, and those that are kept, by the rules of Gemini CLI.
+# --- The records of a history that are sent, and those that are kept, by the rules of Gemini CLI.
 # `repair` pairs calls and results.
 
 SILENT: Final = "(The model said nothing.)"
@@ -617,8 +615,7 @@ def _record(turn: Sequence[RawMessage]) -> RawMessage:
     return replace(turn[-1], parts=tuple(said) or (Text(SILENT),))
 
 
-# --------------------------------------------------------------------------------------------------
-# Prepares a stored history for a provider.
+# --- Prepares a stored history for a provider.
 
 
 def prepare(

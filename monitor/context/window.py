@@ -20,8 +20,7 @@ from typing import Final
 from monitor._util.argument_checks import is_finite, is_whole
 from monitor.errors import ConfigError
 
-# --------------------------------------------------------------------------------------------------
-# The limits of known models, with the date of the data. For any other model,
+# --- The limits of known models, with the date of the data. For any other model,
 # `monitor.context.window` says that its number is a default.
 #
 # Source: `model_prices_and_context_window.json` of LiteLLM 1.109.1, which cites the providers'
@@ -325,8 +324,7 @@ def _stated(model_name: str | None, config: Window | int | None) -> Window | Non
     return Window(config, known.max_output_tokens, prompt and min(prompt, config))
 
 
-# --------------------------------------------------------------------------------------------------
-# When a context is too full. Failure answered: formulas that become 0, after which every answer
+# --- When a context is too full. Failure answered: formulas that become 0, after which every answer
 # counts as an overflow.
 #
 # A `Headroom` says how much of a window may be used. The formulas are those of known agents, with

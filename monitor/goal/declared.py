@@ -27,6 +27,7 @@ from typing import (
 from monitor._util.arguments import shown
 from monitor._util.lazy import LazyModule
 from monitor.errors import ConfigError, describe
+from monitor.messages import EMIT
 from monitor.models import ToolSpec, in_words, portable
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 else:
     pydantic = LazyModule("pydantic")
-
-EMIT = "emit_value"
-"""The tool with which the model emits one declared output."""
 
 Declaration: TypeAlias = "Mapping[str, Any] | type[Any] | UnionType | TypeForm[Any]"
 """A type for each name, a class with fields, or a union of such classes."""

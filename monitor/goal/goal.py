@@ -17,10 +17,10 @@ from monitor._util.arguments import GoalAnswer, was_cut_off
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, TerminateReason
 from monitor.events import Event, OutputEmitted, PlanUpdated
-from monitor.goal.declared import EMIT, ByTypes, Declared, emit_spec
+from monitor.goal.declared import ByTypes, Declared, emit_spec
 from monitor.goal.outputs import TERMINATE, Emitted, Outputs, Terminate
 from monitor.goal.plan import UPDATE_PLAN, Plan, PlanState
-from monitor.messages import CUT_OFF
+from monitor.messages import CUT_OFF, EMIT
 from monitor.models import ToolSpec
 from monitor.outcome import Turn
 from monitor.verdicts import Nudge, Stop, Verdict

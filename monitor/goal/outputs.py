@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from monitor._util.arguments import GoalAnswer, arguments_in, closest, is_blank, shown
 from monitor.goal.declared import (
-    EMIT,
     ByModel,
     ByTypes,
     ByUnion,
@@ -24,6 +23,7 @@ from monitor.goal.declared import (
     listed,
     type_in_words,
 )
+from monitor.messages import EMIT
 from monitor.models import Sdk, ToolSpec, declare, takes_text
 
 TERMINATE = "terminate"

@@ -13,8 +13,8 @@ from typing import Any
 from monitor._util.arguments import GoalAnswer, arguments_in, closest, shown
 from monitor._util.explained_options import explained
 from monitor.errors import ConfigError
-from monitor.goal.declared import EMIT
 from monitor.goal.outputs import TERMINATE, Outputs
+from monitor.messages import EMIT
 from monitor.models import ToolSpec
 
 UPDATE_PLAN = "update_plan"

@@ -24,8 +24,8 @@ from pydantic import (
 from typing_extensions import TypedDict  # pydantic takes that of `typing` from Python 3.12 on
 
 from monitor.errors import ConfigError
-from monitor.goal.declared import EMIT
 from monitor.goal.outputs import Emitted, Outputs, Terminate
+from monitor.messages import EMIT
 
 
 class Colour(Enum):

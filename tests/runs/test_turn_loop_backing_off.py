@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.context.compaction.measure import Sizes
+from monitor.context.compaction.attempts import Sizes
 from monitor.context.compaction.preset import PRESETS
 from monitor.errors import CompactionFailure, CompactionReason
 from tests.runs.context.test_run_context_compaction import driven, reads

@@ -23,8 +23,7 @@ from monitor.messages import Message
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
 
-# --------------------------------------------------------------------------------------------------
-# The result of a compaction, its record, and how it fails.
+# --- The result of a compaction, its record, and how it fails.
 #
 # A compaction puts a summary in the place of old messages. It is proposed against a version of
 # the history, and accepted only if the whole next request gets small enough. With its record,

@@ -299,26 +299,21 @@ def files_of(messages: Iterable[Message]) -> CompactionDetails:
 
     A call that failed, was refused or has no result has read and changed nothing.
     """
-    read: list[str] = []
-    changed: list[str] = []
-    made: list[str] = []
-    notes: list[str] = []
+    found: dict[str, list[str]] = {name: [] for name in ("files_read", "files_modified", "artifacts", "tool_notes")}
     for call, result in answered_calls(messages):
         if result.is_error or result.vetoed:
-            notes.append(note_of(result))
+            found["tool_notes"].append(note_of(result))
             continue
         words, paths = _words(call), result.wrote or _paths(call)
         changes = bool(result.wrote) or _does(_CHANGES, words)
         if changes:
-            changed += paths
+            found["files_modified"] += paths
         elif _does(_READS, words):
-            read += paths
+            found["files_read"] += paths
         if (changes or _does(_MAKES, words)) and not paths:
-            made += [name for name in identifiers(_ends(result.text)) if "://" in name][:ARTIFACTS_PER_CALL]
-    new = CompactionDetails(
-        files_read=tuple(read), files_modified=tuple(changed), artifacts=tuple(made), tool_notes=tuple(notes)
-    )
-    return merged(CompactionDetails(), new)
+            addresses = [name for name in identifiers(_ends(result.text)) if "://" in name]
+            found["artifacts"] += addresses[:ARTIFACTS_PER_CALL]
+    return merged(CompactionDetails(), CompactionDetails(**{name: tuple(texts) for name, texts in found.items()}))
 
 
 def answered_calls(messages: Iterable[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:

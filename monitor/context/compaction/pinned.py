@@ -4,8 +4,8 @@
     summary, facts = read_back(text)  # the inverse; `None` for any other text
     messages = recognised(messages)   # a history stored as text: which messages are the monitor's?
 
-`pinned_facts.py` has the facts, `gather.py` collects them from messages, `fit.py` makes them
-smaller, and `text.py` writes and reads the text. Failures answered: a user's request is gone after
+Facts are collected from messages, made smaller where they have too little room, written as text,
+and read back. Failures answered: a user's request is gone after
 the third summary of a summary; an output is made twice, because the first is forgotten; a quotation
 passes for an instruction.
 """
@@ -37,12 +37,10 @@ from monitor.context.compaction.identifiers import (
 )
 from monitor.context.reduce import placeholder
 from monitor.errors import ConfigError
-from monitor.goal.declared import EMIT
-from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
+from monitor.messages import EMIT, AssistantMessage, Media, Message, Text, UserMessage
 from monitor.verdicts import VETO
 
-# --------------------------------------------------------------------------------------------------
-# The facts that stand beside every summary.
+# --- The facts that stand beside every summary.
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -84,8 +82,7 @@ class PinnedFacts:
             raise ConfigError(f"outputs_left_out is {self.outputs_left_out}; it is a count")
 
 
-# --------------------------------------------------------------------------------------------------
-# The text that stands for what was compacted: it is written from a summary and its facts, and
+# --- The text that stands for what was compacted: it is written from a summary and its facts, and
 # read back.
 #
 # A text of one line stands on its own line. Any other text has its length before it, so nothing
@@ -430,9 +427,8 @@ def _parsed_list(text: _FormReader, title: str) -> tuple[str, ...]:
     return tuple(entries)
 
 
-# --------------------------------------------------------------------------------------------------
-# Facts that have too little room are made smaller in fixed steps, and the text says what is left
-# out.
+# --- Facts that have too little room are made smaller in fixed steps, and the text says what is
+# left out.
 #
 # The result depends only on the facts and the room. Facts that were made smaller before give the
 # same result as the original facts.
@@ -676,8 +672,7 @@ def _with_bare_names(facts: PinnedFacts) -> PinnedFacts:
     return replace(facts, outstanding=tuple(entry.partition(": ")[0] for entry in facts.outstanding))
 
 
-# --------------------------------------------------------------------------------------------------
-# The facts are collected from the messages that are to be summarised.
+# --- The facts are collected from the messages that are to be summarised.
 
 MOST_IDENTIFIERS: Final = 64
 """The most names of each sort that one compaction hands to the next. OpenClaw's number is 12."""

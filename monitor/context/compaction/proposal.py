@@ -5,9 +5,9 @@ Nothing is changed here. The steps are, in this order:
 1. Reducers take out what needs no summary. If that is enough, nothing is summarised.
 2. The history is cut, and the hooks are asked. Results that the model has not read stay behind the
    cut: they get room before anything older is kept.
-3. What stands before the cut is summarised, in one attempt after the other (`rungs.py`).
+3. What stands before the cut is summarised, in one attempt after the other (`attempts.py`).
 4. Facts that need no model stand beside the summary word for word (`pinned`).
-5. The whole next request is measured (`measure.py`). Only a request that is small enough becomes a
+5. The whole next request is measured (`attempts.py`). Only a request that is small enough becomes a
    `Proposal`; else a `CompactionError` says why.
 """
 
@@ -18,8 +18,16 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Final, TypeAlias
 
-import anyio.lowlevel
-
+from monitor.context.compaction.attempts import (
+    CUT,
+    FRAME_TOKENS,
+    CompactionLadder,
+    Pause,
+    Rung,
+    Situation,
+    Sizes,
+    nothing,
+)
 from monitor.context.compaction.hooks import (
     AskTurn,
     CompactionAsked,
@@ -31,7 +39,6 @@ from monitor.context.compaction.hooks import (
     ask_before,
 )
 from monitor.context.compaction.identifiers import named_in
-from monitor.context.compaction.measure import FRAME_TOKENS, Situation, Sizes
 from monitor.context.compaction.pinned import (
     CONTINUE,
     CONTINUE_WITHOUT_MEDIA,
@@ -45,7 +52,6 @@ from monitor.context.compaction.pinned import (
     with_known,
 )
 from monitor.context.compaction.preset import Preset
-from monitor.context.compaction.rungs import CUT, CompactionLadder, Rung, nothing
 from monitor.context.compaction.summarizer import Checkpoint, CompactionProgress, Summarizer, Summary, ask_for_summary
 from monitor.context.compaction.templates import Content, SummaryTask
 from monitor.context.history import COMPACTION, HistoryEdit
@@ -102,6 +108,7 @@ async def propose(
     model: Model | None,
     ask: AskTurn,
     progress: Callable[[CompactionProgress], None],
+    pause: Pause,
     checkpoint: Checkpoint | None = None,
 ) -> Proposal:
     """The compaction that `preset` makes of `situation`. `model` is the run's, asked where the
@@ -114,6 +121,7 @@ async def propose(
         situation,
         None if model is None else preset.model or model,
         partial(ask_for_summary, ask=ask, progress=progress, checkpoint=checkpoint),
+        pause,
     )
     return await pipeline.propose()
 
@@ -138,10 +146,11 @@ _Ask: TypeAlias = Callable[[Summarizer, SummaryTask], Awaitable[Summary]]
 class _Pipeline:
     """The state of one compaction."""
 
-    def __init__(self, preset: Preset, situation: Situation, model: Model | None, ask: _Ask) -> None:
+    def __init__(self, preset: Preset, situation: Situation, model: Model | None, ask: _Ask, pause: Pause) -> None:
         self._preset = preset
         self._now = situation
         self._ask = ask
+        self._pause = pause
         self._size = Sizes(preset, situation)
         self._ladder = CompactionLadder(preset, situation, self._size, model=model)
         self._named = once(named_in)
@@ -158,9 +167,9 @@ class _Pipeline:
         if len(now.messages) <= self._now.head:
             raise nothing("there is nothing behind the last compaction" if self._now.head else "the history is empty")
         # 1. what can go without a summary
-        await self._size.weigh()
+        await self._size.weigh(self._pause)
         smaller, names = self._reduced(preset.steps)
-        await anyio.lowlevel.checkpoint()
+        await self._pause()
         if names and self._size.request(smaller) < self._enough:
             return self._reduction(smaller, names)
         # A step took whole turns, and that is not enough: they are summarised with the others.
@@ -268,7 +277,7 @@ class _Pipeline:
         now, cut = self._now, rung.cut
         covered, tail = now.messages[self._now.head : cut.index], self._ladder.tail(messages, rung)
         facts, pinned = self._beside(cut.index)
-        await anyio.lowlevel.checkpoint()
+        await self._pause()
         if rung.summarizer is None:
             lost = now.messages[now.unread] if now.unread is not None and cut.index > now.unread else None
             said, text = self._cut_short(facts, tail, lost)
@@ -358,7 +367,7 @@ class _Pipeline:
         for number, message in enumerate(covered, 1):
             self._named(message)
             if number % NAMED_AT_ONCE == 0:
-                await anyio.lowlevel.checkpoint()
+                await self._pause()
         text = compose("", self._facts(covered), max_tokens=self._size.most_pinned)
         self._size.pin(size_of_text(text).tokens)
 

@@ -105,8 +105,7 @@ async def ask_for_summary(
     return summary
 
 
-# --------------------------------------------------------------------------------------------------
-# Messages as data for a summariser: who said what, which calls had which results, within the
+# --- Messages as data for a summariser: who said what, which calls had which results, within the
 # summariser's window.
 #
 # [1] user: | Find out when the shop opens. [Attached image/png: door.png] [2] agent: | Let me
@@ -317,8 +316,7 @@ def _argument(value: object, max_chars: int) -> object:
     return f"{value[:max_chars]}... ({len(value):,} characters)"
 
 
-# --------------------------------------------------------------------------------------------------
-# A summary by a model. Failures answered: a summariser runs out of its own window, runs out of
+# --- A summary by a model. Failures answered: a summariser runs out of its own window, runs out of
 # time, or goes on with the work.
 #
 # The model reads the messages as text between two marks, in pieces that fit its window. Each

@@ -12,21 +12,16 @@ an end (Claude Code #24179: 211 times).
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from monitor._util.hashing import canonical_json, identity
-from monitor.chunks import ToolCall, ToolResult
-from monitor.context.tokens import Size, size_of_message, size_of_result, sizes_by_source
-from monitor.context.window import Headroom, Window
-from monitor.detectors.calls.call_detector import EXCERPT_CHARS
-from monitor.detectors.calls.tool_policy import is_veto
+from monitor.context.history import History
+from monitor.context.tokens import ContextMeter, Size, TokenCount, size_of_message, size_of_result, sizes_by_source
+from monitor.context.window import Headroom, Window, WindowSource
 from monitor.errors import PRESSING, SKIPPED, CompactionFailure, CompactionReason
 from monitor.messages import AssistantMessage, UserMessage
 from monitor.models import ModelRequest
-from monitor.verdicts import Detection, Evidence
 
 LOW_WATER: Final = 0.6
 """Share of the high-water mark. Our own number: a run then adds two fifths of the mark before the
@@ -204,10 +199,116 @@ class Hysteresis:
         return fewest is None or tokens >= fewest + growth
 
 
-# --------------------------------------------------------------------------------------------------
-# Finds the cause when the context is full again soon after a compaction. Failure answered: a
-# guard blames the last tool's output, although instructions were added again (Claude Code
-# #85489).
+class CompactionTrigger(Hysteresis):
+    """When the history of one run is compacted: before a request, or while an answer is worked on.
+
+    It measures the history against the watermarks of its model, and remembers what came of the
+    compactions before. `background`: at the high-water mark a compaction is made beside the run.
+    """
+
+    def __init__(self, marks: Marks, history: History, meter: ContextMeter, *, background: bool) -> None:
+        super().__init__(marks)
+        self._background = background
+        self._history = history
+        self._meter = meter
+        self.count = TokenCount(0, 0, 0)
+        """The newest count of the next request."""
+        self.read = 0
+        """The number of originals that the model has answered to."""
+        self.pressed: CompactionReason | None = None
+        """Why the next request must not be sent as it stands, whatever is counted."""
+        self.hurried = False
+        """The run has its last turn: a compaction at the mark is not worth its time."""
+        self._nothing_at = 0
+        """The number of originals when there was nothing to compact at the mark."""
+        self._waits_for_reading = False
+        """There was nothing because of results that the model had not read."""
+
+    def recount(self) -> None:
+        """Count the tokens of the next request anew."""
+        self.count = self._meter.count()
+
+    def before_request(self) -> CompactionReason | None:
+        """Why the next request is to be made smaller before it is sent; `None`: it need not be."""
+        if self.marks.high is None:  # only a refusal tells: there is nothing to count for
+            return self.pressed
+        self._look_for_users()
+        self.recount()
+        return self.pressed or self.due(self.count.tokens)
+
+    def due(self, tokens: int) -> CompactionReason | None:
+        """Why a request of `tokens` is to be made smaller."""
+        reason = super().due(tokens)
+        return None if reason is CompactionReason.HIGH_WATER and self.hurried else reason
+
+    def beside(self, tokens: int) -> bool:
+        """Whether a compaction begins while the tools run. `tokens`: what the provider has counted;
+        0: it has not.
+        """
+        high_water = CompactionReason.HIGH_WATER
+        if not tokens or not self._background or self.due(tokens) is not high_water:
+            return False
+        count = self._meter.count()  # what the provider counted may have been made smaller while it answered
+        if self.due(count.tokens) is not high_water:
+            return False
+        self.count = count
+        return True
+
+    def waits_for(self, reason: CompactionReason) -> bool:
+        """Whether the run waits for a compaction for this reason."""
+        return reason is not CompactionReason.HIGH_WATER or not self._background
+
+    def may_ask_model(self, reason: CompactionReason) -> bool:
+        """Whether a model is asked for a compaction: not in a run's last turn, and with the breaker
+        open now and then only.
+        """
+        return not self.hurried and (reason not in PRESSING or self.asks_model)
+
+    @property
+    def surely_too_long(self) -> str | None:
+        """Why the request that was last asked about will be refused, whatever the estimate is off
+        by; `None`: it may well be taken.
+        """
+        window, count = self.marks.window, self.count
+        if window.tokens is None or window.source is WindowSource.DEFAULT or count.low <= window.tokens:
+            return None
+        return (
+            f"the next request has about {count.tokens:,} tokens, at least {count.low:,}, and the window has"
+            f" {window.tokens:,}"
+        )
+
+    def answered(self) -> None:
+        """The model has answered to the history as it stands: none of its results is unread."""
+        self.read = self._originals()
+        if self._waits_for_reading:
+            self.changed()
+
+    def failed(
+        self, failure: CompactionFailure, reason: CompactionReason, tokens: int, *, before_read: bool = False
+    ) -> None:
+        """See `Hysteresis`. `before_read`: it may succeed when the model has read the newest
+        results.
+        """
+        super().failed(failure, reason, tokens)
+        if failure is CompactionFailure.NOTHING_TO_COMPACT and reason is CompactionReason.HIGH_WATER:
+            self._nothing_at, self._waits_for_reading = self._originals(), before_read
+
+    def _originals(self) -> int:
+        return self._history.originals_before(len(self._history))
+
+    def _look_for_users(self) -> None:
+        """A new message of the user may be where the history can be cut: then it is worth another
+        look.
+        """
+        if self._nothing:
+            messages = self._history.messages
+            new = self._originals() - self._nothing_at
+            if any(isinstance(message, UserMessage) for message in messages[max(0, len(messages) - new) :]):
+                self.changed()
+
+
+# --- Finds the cause when the context is full again soon after a compaction. Failure answered: a
+# guard blames the last tool's output, although instructions were added again (Claude Code #85489).
 
 WITHIN_TURNS: Final = 5
 """A context that fills more slowly is in ordinary use. Claude Code speaks of 3 turns."""
@@ -297,79 +398,3 @@ def attributed(after: Snapshot, now: Snapshot) -> str | None:
 
 def _line(source: str, tokens: int, turns: int, share: float, of: str) -> str:
     return f"{source}: {tokens:,} tokens in {turns} turn{'s' if turns != 1 else ''}, {share:.0%} of {of}"
-
-
-# --------------------------------------------------------------------------------------------------
-# A run that repeats itself right after a compaction. Failure answered: the messages that said
-# what was done are gone, so the model does it again, is compacted, and does it again (OpenClaw
-# #78562).
-#
-# Other detectors also remember across compactions; this one is quicker, for a short time. Right
-# after a compaction, a few equal calls with equal results that had come before it are a loop.
-# OpenClaw calls it `compaction_loop_persisted`.
-
-WINDOW: Final = 3
-"""The equal results after a compaction that make a finding. The number is OpenClaw's."""
-REMEMBERED: Final = 30
-"""The number of newest calls before a compaction that are remembered. OpenClaw's number."""
-
-
-class RepeatsAfterCompaction:
-    """Sees the same call with the same result three times in a row right after a compaction, if
-    it had come before it as well.
-
-    Give it every result with its call, in order, both without fields that always differ (times, ids
-    of requests). Leave out calls of tools that are polled.
-    """
-
-    def __init__(self) -> None:
-        self._recent: deque[str] = deque(maxlen=REMEMBERED)
-        self._seen = 0
-        """The number of results so far."""
-        self._before: frozenset[str] = frozenset()
-        """The results from before the newest compaction; empty: something new has come since."""
-        self._key = ""
-        self._offsets: list[int] = []
-
-    def compacted(self) -> None:
-        """A compaction was accepted: the next results are looked at."""
-        self._before = frozenset(self._recent)
-        self._key = ""
-        self._offsets = []
-
-    def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
-        """A tool has answered. Returns what was found, or `None`. Linear in call and result."""
-        if is_veto(result):  # the monitor's own answer to a call that was not carried out
-            return None
-        arguments = canonical_json(call.arguments)
-        text = f"{call.name}({arguments})"
-        key = identity(canonical_json([text, result.text, result.is_error]))
-        index, self._seen = self._seen, self._seen + 1
-        self._recent.append(key)
-        if key not in self._before or (self._offsets and key != self._key):
-            self._before = frozenset()
-            return None
-        self._key = key
-        self._offsets.append(index)
-        if len(self._offsets) < WINDOW:
-            return None
-        self._before = frozenset()
-        return self._detection(call.name, text, len(arguments))
-
-    def _detection(self, tool: str, text: str, length: int) -> Detection:
-        count = len(self._offsets)
-        return Detection(
-            detector="compaction_guard",
-            kind="compaction_loop",
-            channel="tools",
-            level="loop",
-            count=count,
-            threshold=WINDOW,
-            start_offset=self._offsets[0],
-            offset=self._offsets[-1],
-            evidence=Evidence(text[:EXCERPT_CHARS], identity(text), length, tuple(self._offsets)),
-            message=(
-                f"right after a compaction, {tool} was called {count} times in a row with arguments and a result that"
-                " had come before it"
-            ),
-        )

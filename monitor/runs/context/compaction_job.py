@@ -2,24 +2,30 @@
 its outcome.
 
 A task that runs out of time is cancelled. A task that does not let itself be cancelled is given up
-after a grace period: nobody waits for it, and its result is thrown away.
+after a grace period: nobody waits for it, and its result is thrown away. Beside compactions, old
+results are pruned after a turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Final
 
+import anyio.to_thread
+
 from monitor import events
 from monitor.chunks import AskCost
+from monitor.context.compaction.attempts import Situation
 from monitor.context.compaction.hooks import CompactionError, CompactionResult
-from monitor.context.compaction.measure import Situation
 from monitor.context.compaction.pinned import PinnedFacts
 from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.summarizer import CompactionProgress
-from monitor.errors import CompactionFailure
+from monitor.context.history import CommittedEdit, History, unread_from
+from monitor.context.reduce import Reducer, Reduction, Sparing, propose_for
+from monitor.context.tokens import ContextMeter
+from monitor.errors import CompactionFailure, CompactionReason, describe
 from monitor.events import Event
 from monitor.guard.streams.wait import Alarm, Clock
 from monitor.models import Model
@@ -59,53 +65,53 @@ class RunServices:
         self.emit(event(at_s=self.at_s, turn=self.turns(), **fields))
 
 
+@dataclass(slots=True, eq=False)
 class CompactionJob:
     """One compaction, which may have two tasks: a job that ran out of time is done again `instead`,
     without a model.
     """
 
-    def __init__(
-        self,
-        preset: Preset,
-        model: Model | None,
-        situation: Situation,
-        run: RunServices,
-        *,
-        waited_for: bool,
-    ) -> None:
-        self.preset = preset
-        self.model = model
-        """The model that writes the summary. `None`: no model is asked."""
-        self.reason = situation.reason
-        self.situation = situation
-        self.started_at = run.clock.now()
-        self.waited_for = waited_for
-        """Whether the run waits for the outcome."""
-        self.number = 0
-        """0: `CompactionStarted` has not been emitted."""
-        self.cost = AskCost()
-        self.model_calls = 0
-        self.refill: str | None = None
-        self.open = True
-        """The job has neither finished nor failed."""
-        self.cancelled = False
-        self.crashed = False
-        """The caller's code raised an error that nothing else has caught, or made messages that no
-        provider takes.
-        """
-        self.expired = False
-        """The job ran out of time and is cancelled."""
-        self.deadline = self.started_at
-        self.task: Background | None = None
-        self.instead: CompactionJob | None = None
-        """The job that replaces this one. Its outcome is the outcome of this job, too."""
-        self._run = run
-        self._alarm: Alarm | None = None
-        self._extended = False
-        self._give_up: Callable[[Background], None]
-        self._outcome: CompactionResult | CompactionError | None = None
-        self._over = False
-        self._told: list[Callable[[], object]] = []
+    preset: Preset
+    model: Model | None
+    """The model that writes the summary. `None`: no model is asked."""
+    situation: Situation
+    run: RunServices
+    _: KW_ONLY
+    waited_for: bool
+    """Whether the run waits for the outcome."""
+    number: int = 0
+    """0: `CompactionStarted` has not been emitted."""
+    cost: AskCost = field(default_factory=AskCost)
+    model_calls: int = 0
+    refill: str | None = None
+    started_at: float = field(init=False)
+    deadline: float = field(init=False)
+    open: bool = True
+    """The job has neither finished nor failed."""
+    cancelled: bool = False
+    crashed: bool = False
+    """The caller's code raised an error that nothing else has caught, or made messages that no
+    provider takes.
+    """
+    expired: bool = False
+    """The job ran out of time and is cancelled."""
+    task: Background | None = None
+    instead: CompactionJob | None = None
+    """The job that replaces this one. Its outcome is the outcome of this job, too."""
+    _alarm: Alarm | None = None
+    _extended: bool = False
+    _give_up: Callable[[Background], None] = field(init=False)
+    _outcome: CompactionResult | CompactionError | None = None
+    _over: bool = False
+    _told: list[Callable[[], object]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.started_at = self.deadline = self.run.clock.now()
+
+    @property
+    def reason(self) -> CompactionReason:
+        """Why the history is compacted."""
+        return self.situation.reason
 
     # --- its time
 
@@ -120,7 +126,7 @@ class CompactionJob:
         """Start a task with `work`; `then` is called when the task has ended. After `timeout_s` and
         `LATE_S` the task is cancelled. If it does not end then, `give_up` is called with it.
         """
-        self.deadline = self._run.clock.now() + timeout_s
+        self.deadline = self.run.clock.now() + timeout_s
         self._give_up = give_up
         self.task = Background(work, "agent-monitor compaction", then=then)
         self._arm()
@@ -150,11 +156,11 @@ class CompactionJob:
             self._alarm.cancel()
 
     def _arm(self) -> None:
-        self._alarm = self._run.clock.call_at(self.deadline + LATE_S, self._check_deadline)
+        self._alarm = self.run.clock.call_at(self.deadline + LATE_S, self._check_deadline)
 
     def _check_deadline(self) -> None:
         """The alarm: the deadline may have been moved since it was set."""
-        if self._run.clock.now() < self.deadline + LATE_S:
+        if self.run.clock.now() < self.deadline + LATE_S:
             self._arm()
         else:
             self.expired = True
@@ -164,8 +170,8 @@ class CompactionJob:
         """Cancel the task. If it has not ended after the grace period, it is given up."""
         if self.task is not None and not self.task.ended:
             self.disarm()
-            self._alarm = self._run.clock.call_at(
-                self._run.clock.now() + self._run.close_grace_s, partial(self._give_up, self.task)
+            self._alarm = self.run.clock.call_at(
+                self.run.clock.now() + self.run.close_grace_s, partial(self._give_up, self.task)
             )
             self.task.cancel()
 
@@ -175,8 +181,8 @@ class CompactionJob:
         """The first sign of work: from now on the job has a number."""
         if self.number:
             return
-        self.number = self._run.record.next_number()
-        self._run.tell(
+        self.number = self.run.record.next_number()
+        self.run.tell(
             events.CompactionStarted,
             compaction=self.number,
             reason=self.reason,
@@ -189,7 +195,7 @@ class CompactionJob:
     def progressed(self, progress: CompactionProgress) -> None:
         """The summary has grown by a part that is done."""
         self.begun()
-        self._run.tell(
+        self.run.tell(
             events.CompactionProgressed,
             compaction=self.number,
             done_messages=progress.done_messages,
@@ -199,7 +205,7 @@ class CompactionJob:
     def finished(self, result: CompactionResult) -> None:
         """`result` is part of the history."""
         self.begun()
-        self._run.tell(
+        self.run.tell(
             events.CompactionFinished,
             compaction=self.number,
             reason=self.reason,
@@ -212,25 +218,25 @@ class CompactionJob:
             cost=self.cost,
             reread_tokens=result.reread_tokens,
             replayed=result.replayed,
-            after_s=self._run.clock.now() - self.started_at,
+            after_s=self.run.clock.now() - self.started_at,
             warnings=result.warnings,
         )
 
     def skipped(self, error: CompactionError) -> None:
         """The job has ended before it began."""
-        self._run.tell(events.CompactionSkipped, reason=self.reason, why=error.failure, detail=str(error))
+        self.run.tell(events.CompactionSkipped, reason=self.reason, why=error.failure, detail=str(error))
 
     def failed(self, error: CompactionError) -> None:
         """The job has failed, and the history is as it was."""
         self.begun()
-        self._run.tell(
+        self.run.tell(
             events.CompactionFailed,
             compaction=self.number,
             failure=error.failure,
             retryable=error.retryable,
             detail=str(error),
             cost=self.cost,
-            after_s=self._run.clock.now() - self.started_at,
+            after_s=self.run.clock.now() - self.started_at,
         )
 
     # --- its outcome
@@ -276,3 +282,61 @@ class CompactionJob:
         told, self._told = self._told, []
         for heard in told:
             heard()
+
+
+# --- The pruning of a history after a turn, in the background.
+
+WORTH_A_LOOK_TOKENS: Final = 5_000
+"""Tokens by which the context must grow before it is pruned after a turn again."""
+
+
+@dataclass(slots=True)
+class Pruning:
+    """Applies `reducers` to a history beside the run, in a thread: a look takes as long as the
+    history is. `done` gets each reduction that the history has taken, `failed` what went wrong.
+    """
+
+    reducers: Sequence[Reducer]
+    history: History
+    meter: ContextMeter
+    _: KW_ONLY
+    head: Callable[[], int]
+    done: Callable[[Reduction], None]
+    failed: Callable[[str], None]
+    task: Background | None = None
+    cancelled: bool = False
+    pruned_at: int = 0
+    """The tokens at the last look, or the fewest since."""
+
+    def turn_ended(self) -> None:
+        """A turn is part of the history. Once enough has come for a look, one begins."""
+        if not self.reducers or (self.task is not None and not self.task.ended):
+            return
+        tokens = self.meter.count().tokens
+        self.pruned_at = min(self.pruned_at, tokens)
+        if tokens >= self.pruned_at + WORTH_A_LOOK_TOKENS:
+            self.pruned_at = tokens
+            self.cancelled = False
+            self.task = Background(self._prune, "agent-monitor prune")
+
+    def cancel(self) -> None:
+        """The run ends: what is found is not wanted any more."""
+        self.cancelled = True
+        if self.task is not None:
+            self.task.cancel()
+
+    async def _prune(self) -> None:
+        history, head = self.history, self.head()
+        messages = history.messages
+        unread = unread_from(messages, head=head)
+        reducers = [Sparing(reducer, unread) for reducer in self.reducers]
+        try:
+            look = partial(propose_for, messages, history.version, *reducers, head=head)
+            reduction = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+            if reduction is None or self.cancelled or not isinstance(history.commit(reduction.edit), CommittedEdit):
+                return
+        except Exception as error:  # noqa: BLE001 - a reducer may be the caller's code
+            self.failed(f"after a turn: {describe(error)}")
+            return
+        self.pruned_at = self.meter.count().tokens
+        self.done(reduction)

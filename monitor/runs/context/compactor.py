@@ -8,15 +8,19 @@ after. A proposal whose run has ended is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
+from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import AskCost, ToolCall, ToolResult
+from monitor.context.compaction.attempts import CUT, Situation
 from monitor.context.compaction.extractive import Extractive
 from monitor.context.compaction.hooks import (
     CompactionError,
@@ -26,20 +30,25 @@ from monitor.context.compaction.hooks import (
     of_one_run,
     tell_after,
 )
-from monitor.context.compaction.measure import Situation
 from monitor.context.compaction.pinned import acknowledgement, head_of_messages
 from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.proposal import Proposal, continue_message, propose
-from monitor.context.compaction.rungs import CUT
 from monitor.context.compaction.summarizer import Checkpoint, CompactionProgress
-from monitor.context.compaction.triggers import RepeatsAfterCompaction, Snapshot, attributed, snapshot
+from monitor.context.compaction.triggers import (
+    CompactionTrigger,
+    Marks,
+    Snapshot,
+    attributed,
+    snapshot,
+)
 from monitor.context.cut import KeepTokens
-from monitor.context.history import CommittedEdit, History, HistoryEdit, head_of, unread_from
-from monitor.context.reduce import Reducer, Reduction, Sparing, propose_for
+from monitor.context.history import History, HistoryEdit, head_of, unread_from
+from monitor.context.reduce import Reduction
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window
 from monitor.core.replay.recording import RecordingCore
 from monitor.core.run import RunCore
+from monitor.detectors.calls.call_detector import EXCERPT_CHARS
 from monitor.errors import PRESSING, SKIPPED, CompactionFailure, CompactionReason, describe
 from monitor.events import ContextNearlyFull, HistoryReduced
 from monitor.guard.streams.ask import ask_turn
@@ -47,70 +56,85 @@ from monitor.guard.streams.wait import is_leaked
 from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
-from monitor.runs.context.compaction_job import OVER, CompactionJob, RunServices
-from monitor.runs.context.requests import CompactionTrigger
+from monitor.runs.context.compaction_job import OVER, CompactionJob, Pruning, RunServices
 from monitor.sessions.nodes import Node
 from monitor.tools.base import Background
-from monitor.verdicts import Detection
+from monitor.verdicts import Detection, Evidence
 from monitor.wires.fields import Form
 
-# --------------------------------------------------------------------------------------------------
-# The pruning of a history after a turn, in the background.
+# --- A run that repeats itself right after a compaction. Failure answered: the messages that said
+# what was done are gone, so the model does it again, is compacted, and does it again (OpenClaw
+# #78562).
+#
+# Other detectors also remember across compactions; this one is quicker, for a short time. Right
+# after a compaction, a few equal calls with equal results that had come before it are a loop.
+# OpenClaw calls it `compaction_loop_persisted`.
 
-WORTH_A_LOOK_TOKENS: Final = 5_000
-"""Tokens by which the context must grow before it is pruned after a turn again."""
+WINDOW: Final = 3
+"""The equal results after a compaction that make a finding. The number is OpenClaw's."""
+REMEMBERED: Final = 30
+"""The number of newest calls before a compaction that are remembered. OpenClaw's number."""
 
 
-@dataclass(slots=True)
-class Pruning:
-    """Applies `reducers` to a history beside the run, in a thread: a look takes as long as the
-    history is. `done` gets each reduction that the history has taken, `failed` what went wrong.
+class RepeatsAfterCompaction:
+    """Sees the same call with the same result three times in a row right after a compaction, if
+    it had come before it as well.
+
+    Give it every result with its call, in order, both without fields that always differ (times, ids
+    of requests). Leave out calls of tools that are polled.
     """
 
-    reducers: Sequence[Reducer]
-    history: History
-    meter: ContextMeter
-    _: KW_ONLY
-    head: Callable[[], int]
-    done: Callable[[Reduction], None]
-    failed: Callable[[str], None]
-    task: Background | None = None
-    cancelled: bool = False
-    pruned_at: int = 0
-    """The tokens at the last look, or the fewest since."""
+    def __init__(self) -> None:
+        self._recent: deque[str] = deque(maxlen=REMEMBERED)
+        self._seen = 0
+        """The number of results so far."""
+        self._before: frozenset[str] = frozenset()
+        """The results from before the newest compaction; empty: something new has come since."""
+        self._key = ""
+        self._offsets: list[int] = []
 
-    def turn_ended(self) -> None:
-        """A turn is part of the history. Once enough has come for a look, one begins."""
-        if not self.reducers or (self.task is not None and not self.task.ended):
-            return
-        tokens = self.meter.count().tokens
-        self.pruned_at = min(self.pruned_at, tokens)
-        if tokens >= self.pruned_at + WORTH_A_LOOK_TOKENS:
-            self.pruned_at = tokens
-            self.cancelled = False
-            self.task = Background(self._prune, "agent-monitor prune")
+    def compacted(self) -> None:
+        """A compaction was accepted: the next results are looked at."""
+        self._before = frozenset(self._recent)
+        self._key = ""
+        self._offsets = []
 
-    def cancel(self) -> None:
-        """The run ends: what is found is not wanted any more."""
-        self.cancelled = True
-        if self.task is not None:
-            self.task.cancel()
+    def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
+        """A tool has answered. Returns what was found, or `None`. Linear in call and result."""
+        if result.vetoed:  # the monitor's own answer to a call that was not carried out
+            return None
+        arguments = canonical_json(call.arguments)
+        text = f"{call.name}({arguments})"
+        key = identity(canonical_json([text, result.text, result.is_error]))
+        index, self._seen = self._seen, self._seen + 1
+        self._recent.append(key)
+        if key not in self._before or (self._offsets and key != self._key):
+            self._before = frozenset()
+            return None
+        self._key = key
+        self._offsets.append(index)
+        if len(self._offsets) < WINDOW:
+            return None
+        self._before = frozenset()
+        return self._detection(call.name, text, len(arguments))
 
-    async def _prune(self) -> None:
-        history, head = self.history, self.head()
-        messages = history.messages
-        unread = unread_from(messages, head=head)
-        reducers = [Sparing(reducer, unread) for reducer in self.reducers]
-        try:
-            look = partial(propose_for, messages, history.version, *reducers, head=head)
-            reduction = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
-            if reduction is None or self.cancelled or not isinstance(history.commit(reduction.edit), CommittedEdit):
-                return
-        except Exception as error:  # noqa: BLE001 - a reducer may be the caller's code
-            self.failed(f"after a turn: {describe(error)}")
-            return
-        self.pruned_at = self.meter.count().tokens
-        self.done(reduction)
+    def _detection(self, tool: str, text: str, length: int) -> Detection:
+        count = len(self._offsets)
+        return Detection(
+            detector="compaction_guard",
+            kind="compaction_loop",
+            channel="tools",
+            level="loop",
+            count=count,
+            threshold=WINDOW,
+            start_offset=self._offsets[0],
+            offset=self._offsets[-1],
+            evidence=Evidence(text[:EXCERPT_CHARS], identity(text), length, tuple(self._offsets)),
+            message=(
+                f"right after a compaction, {tool} was called {count} times in a row with arguments and a result that"
+                " had come before it"
+            ),
+        )
 
 
 BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
@@ -141,8 +165,7 @@ class Compactor:
         driven: bool = False,
     ) -> None:
         self.preset = preset
-        self.stale: list[Proposal] = []
-        """Proposals that came too late: the messages that they cover had been changed."""
+        self._stale: list[CompactionResult] = []
         self._store = of_one_run(preset.store)
         self.history = history
         self._model = model
@@ -150,7 +173,9 @@ class Compactor:
         self._run = run
         self._form: Form | None = form
         self._driven = driven
-        self.when = CompactionTrigger(preset, history, meter, window)
+        self.when = CompactionTrigger(
+            Marks(window, preset.headroom, preset.low_water), history, meter, background=preset.background
+        )
         self.job: CompactionJob | None = None
         """The job that is under way, if there is one."""
         self._checkpoint: Checkpoint | None = None
@@ -169,7 +194,10 @@ class Compactor:
             failed=self._late_warnings.append,
         )
 
-    # --- when
+    @property
+    def stale(self) -> tuple[CompactionResult, ...]:
+        """Compactions that came too late: what they cover had been changed."""
+        return tuple(self._stale)
 
     def due(self) -> CompactionReason | None:
         """Why the next request must be made smaller before it is sent; `None`: it need not be."""
@@ -298,6 +326,7 @@ class Compactor:
             model=job.model,
             ask=partial(self._ask, job),
             progress=partial(self._progressed, job),
+            pause=anyio.lowlevel.checkpoint,
             checkpoint=self._checkpoint,
         )
         goes_on = continue_message(preset, proposal, job.reason) if job.waited_for else None
@@ -352,7 +381,7 @@ class Compactor:
         if record is not None:
             job.begun()
             if not await self._run.record.store(job.number, record, place):
-                self.stale.append(proposal)
+                self._stale.append(proposal.result)
                 raise CompactionError(CompactionFailure.STALE, "the session went on from another node meanwhile")
             if not job.open:  # nobody waits for it any more
                 raise CompactionError(CompactionFailure.ABORTED, OVER)
@@ -388,7 +417,7 @@ class Compactor:
     def _refuse_stale(self, proposal: Proposal, edits: Sequence[HistoryEdit]) -> None:
         for edit in edits:
             if (stale := self.history.refuses(edit)) is not None:
-                self.stale.append(proposal)
+                self._stale.append(proposal.result)
                 raise CompactionError(
                     CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}"
                 )
@@ -505,8 +534,10 @@ class Compactor:
             self.job.cancel()
         self._pruning.cancel()
 
-    def reopen(self) -> None:
-        """The run gets one more turn. Its compactions are made without a model."""
+    def last_turn(self) -> None:
+        """The run gets one more turn instead of its end. Its compactions are made without a
+        model.
+        """
         self._closed = False
         self.when.hurried = True
 

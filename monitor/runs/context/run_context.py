@@ -30,8 +30,7 @@ from monitor.runs.context.compactor import Compactor
 from monitor.verdicts import Detection, Stop
 from monitor.wires.fields import Form
 
-# --------------------------------------------------------------------------------------------------
-# A request that the provider refused for its size is made smaller, step by step.
+# --- A request that the provider refused for its size is made smaller, step by step.
 #
 # Failures answered: attempts are spent on compactions that remove nothing (OpenClaw #150447). A
 # history is compacted for a limit that no history could meet (OpenClaw #130096). Errors do not
@@ -195,8 +194,8 @@ Fixed: TypeAlias = tuple[str | None, Sequence[ToolSpec]]
 """The instructions and the tools of a request."""
 
 
-class RunContext:
-    """Measures the context of one run, and reports a full one. With a compactor, it keeps the
+class RunContext(Compactor):
+    """Measures the context of one run, and reports a full one. With a compaction, it keeps the
     context inside the window: compacts it in time, and after a refusal.
 
     `fixed`: what the next request carries besides the history. `compaction`: `None` measures and
@@ -215,15 +214,12 @@ class RunContext:
         form: Form | None,
     ) -> None:
         preset = compaction or DEFAULT
-        self._run = run
-        self._history = history
-        self._fixed = fixed
         self._fullness = Fullness(history, window, preset.headroom)
+        meter = self._fullness.meter
+        super().__init__(preset, history, model=model, window=window, meter=meter, run=run, form=form, driven=True)
+        self._fixed = fixed
         self._off = compaction is None
-        self._compactor = Compactor(
-            preset, history, model=model, window=window, meter=self._fullness.meter, run=run, form=form, driven=True
-        )
-        self._recovery = OverflowRecovery(self._compactor)
+        self._recovery = OverflowRecovery(self)
         self._warning: str | None = None
         """Emitted as a `WindowWarning` before the first request."""
         if preset is not DEFAULT and window.tokens is None:
@@ -234,12 +230,10 @@ class RunContext:
         """Whether the model is shown `text` as the result with the full text `artifact`."""
         return any(
             result.artifact == artifact and result.text.startswith(text)
-            for message in self._history.messages
+            for message in self.history.messages
             if isinstance(message, AssistantMessage)
             for result in message.results
         )
-
-    # --- a request, and its answer
 
     def make(self) -> Iterator[CompactionJob | Stop]:
         """Compact the history before the next request, if that is due.
@@ -248,7 +242,6 @@ class RunContext:
         afterwards, the run is. Yields a `Stop` if the request would surely be refused and no
         compaction helps.
         """
-        compactor = self._compactor
         if self._off:
             return
         if self._warning is not None:
@@ -257,11 +250,11 @@ class RunContext:
         failed: CompactionError | None = None
         for _ in range(MOST_COMPACTIONS):
             self._fullness.meter.fixed(*self._fixed())
-            reason = compactor.due()
+            reason = self.due()
             if reason is None:
                 break
-            waits = compactor.when.waits_for(reason)
-            job = compactor.start(reason, waited_for=waits)
+            waits = self.when.waits_for(reason)
+            job = self.start(reason, waited_for=waits)
             if job is None or not waits:
                 return
             yield job
@@ -269,17 +262,17 @@ class RunContext:
                 return
             failed = job.outcome if isinstance(job.outcome, CompactionError) else None
         # Nothing is due any more, or the compactions did not make enough room.
-        why = compactor.when.surely_too_long
+        why = self.when.surely_too_long
         if why is not None:
             detail = f"{why}; compaction did not help{f': {failed}' if failed is not None else ''}. {WAYS}"
             yield Stop(
-                TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.when.marks.window.tokens
+                TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=self.when.marks.window.tokens
             )
 
     def under_way(self) -> Iterator[CompactionJob]:
         """The compaction that goes on beside the run, if there is one."""
-        if self._compactor.job is not None:
-            yield self._compactor.job
+        if self.job is not None:
+            yield self.job
 
     def before_call(self) -> None:
         """The history as it stands is sent to the model."""
@@ -306,12 +299,12 @@ class RunContext:
             if turn.stopped is not None and not turn.tool_calls:
                 self._cut_off = Overflow(full.overflow, "any", full.tokens or None, self._fullness.window.tokens)
                 return True
-            self._compactor.when.pressed = CompactionReason.SILENT_OVERFLOW
+            self.when.pressed = CompactionReason.SILENT_OVERFLOW
         elif turn.stopped is None:
             self._recovery.went_well()
-            self._compactor.when.answered()
+            self.when.answered()
             if turn.tool_calls and not several:
-                self._compactor.stream_finished(total_tokens(turn.usage) or 0)
+                self.stream_finished(total_tokens(turn.usage) or 0)
         return False
 
     def refusal(self, turn: Turn) -> Overflow | None:
@@ -330,33 +323,20 @@ class RunContext:
         if full is not None:
             self._run.tell(ContextFull, tokens=full.tokens, usable_tokens=full.usable_tokens, detail=full.detail)
 
-    # --- between requests
-
-    async def compact(self) -> CompactionResult:
-        """Compact now, because the caller asks for it. Raises `CompactionError`, and `ConfigError`
-        where compaction is off.
-        """
+    async def compact(self, reason: CompactionReason = CompactionReason.MANUAL) -> CompactionResult:
+        """See `Compactor.compact`. Raises `ConfigError` where compaction is off."""
         if self._off:
             raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
         self._fullness.meter.fixed(*self._fixed())
-        return await self._compactor.compact()
-
-    @property
-    def stale(self) -> tuple[CompactionResult, ...]:
-        """Compactions that came too late: what they cover had been changed."""
-        return tuple(proposal.result for proposal in self._compactor.stale)
+        return await super().compact(reason)
 
     def press(self, reason: CompactionReason) -> None:
         """A compaction is due before the next request, for `reason`."""
-        self._compactor.when.pressed = reason
+        self.when.pressed = reason
 
     def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
-        """A tool has answered. Returns what repeats right after a compaction, if anything does."""
-        return None if self._off else self._compactor.observe(call, result)
-
-    def turn_ended(self) -> None:
-        """A turn has become part of the history."""
-        self._compactor.turn_ended()
+        """See `Compactor.observe`."""
+        return None if self._off else super().observe(call, result)
 
     def turn_began(self) -> None:
         """A turn begins. A summary that is being made goes on beside it."""
@@ -365,22 +345,7 @@ class RunContext:
         """The work that the context is busy with, e.g. "a compaction was at work"; added to the
         detail of a timeout.
         """
-        job = self._compactor.job
-        return "a compaction was at work" if job is not None and job.open else None
-
-    # --- the end
-
-    def last_turn(self) -> None:
-        """The run gets one more turn instead of its end."""
-        self._compactor.reopen()
-
-    def cancel(self) -> None:
-        """The run ends: a summary that is being made is cancelled."""
-        self._compactor.cancel()
-
-    async def close(self) -> None:
-        """Return when no task of the context is at work any more, shielded and bounded."""
-        await self._compactor.close()
+        return "a compaction was at work" if self.job is not None and self.job.open else None
 
 
 WAYS = (

@@ -7,11 +7,13 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+import anyio.lowlevel
+
 from monitor import AssistantMessage, UserMessage, Window
 from monitor.chunks import AskCost, ToolCall, ToolResult, Usage
 from monitor.context import Headroom
 from monitor.context import window as headrooms
-from monitor.context.compaction.measure import Situation
+from monitor.context.compaction.attempts import Situation
 from monitor.context.compaction.pinned import PinnedFacts, head_of_messages, read_back
 from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.proposal import Proposal, propose
@@ -76,7 +78,7 @@ async def proposed(preset: Preset, now: Situation, model: Model | None = None, *
         return await ask_turn(asked, request, timeout_s=60, clock=clock, close_grace_s=1, charge=costs.append)
 
     options.setdefault("progress", lambda _: None)
-    return await propose(preset, now, model=model, ask=ask, **options)
+    return await propose(preset, now, model=model, ask=ask, pause=anyio.lowlevel.checkpoint, **options)
 
 
 def done(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from monitor import AssistantMessage, Compaction, FinishReason, UserMessage, Window
 from monitor.chunks import ToolCall, ToolResult, TurnFinished
 from monitor.context import CompactionError, CompactionRecord, Extractive, Headroom, History, repair, validate
-from monitor.context.compaction import measure
+from monitor.context.compaction import attempts
+from monitor.context.compaction.attempts import CUT, FRAME_TOKENS, LEAST_TOKENS, Situation
 from monitor.context.compaction.hooks import CompactionIneffective, shown
-from monitor.context.compaction.measure import FRAME_TOKENS, LEAST_TOKENS, Situation
 from monitor.context.compaction.pinned import (
     CONTINUE,
     CONTINUE_WITHOUT_MEDIA,
@@ -27,7 +27,6 @@ from monitor.context.compaction.pinned import (
 )
 from monitor.context.compaction.preset import PRESETS, Preset
 from monitor.context.compaction.proposal import Proposal, continue_message
-from monitor.context.compaction.rungs import CUT
 from monitor.context.compaction.summarizer import Summary
 from monitor.context.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, SummaryTask
 from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
@@ -901,7 +900,7 @@ async def test_each_message_is_measured_once(monkeypatch: pytest.MonkeyPatch):
         seen.append(id(message))
         return message_tokens(message)
 
-    monkeypatch.setattr(measure, "message_tokens", counted)
+    monkeypatch.setattr(attempts, "message_tokens", counted)
     messages = talk(40)
     await proposed(NO_STEPS, situation(messages, window=30_000), failing(CUT_OFF, CUT_OFF, CUT_OFF))
     assert [seen.count(id(message)) for message in messages] == [1] * len(messages)

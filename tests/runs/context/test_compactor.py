@@ -119,7 +119,7 @@ async def test_one_whose_messages_have_been_changed_is_stale_kept_and_retryable(
     assert (error.failure, error.retryable) == (CompactionFailure.STALE, True)
     assert bench.history.messages is before
     (stale,) = bench.compactor.stale
-    assert "Find out." in words(stale.result.messages)[0]
+    assert "Find out." in words(stale.messages)[0]
 
 
 async def test_one_that_is_cancelled_before_it_began_was_skipped():
@@ -137,7 +137,7 @@ async def test_a_run_s_last_turn_gets_one_without_a_model_and_none_at_the_mark()
     bench = Bench()
     bench.compactor.cancel()
     assert bench.compactor.start(OVERFLOW) is None
-    bench.compactor.reopen()
+    bench.compactor.last_turn()
     result = await bench.done(OVERFLOW)
     assert isinstance(result, CompactionResult)
     assert result.summarised_by == "extractive"

@@ -320,7 +320,7 @@ async def test_an_unknown_window_is_compacted_when_the_provider_refuses_and_know
     assert [event.reason for event in d.of(monitor.events.CompactionStarted)] == [CompactionReason.OVERFLOW]
     assert len(d.model.work) == 8
     context = d.run._context
-    assert context._fullness.window.tokens == context._compactor.when.marks.window.tokens == WINDOW
+    assert context._fullness.window.tokens == context.when.marks.window.tokens == WINDOW
 
 
 # --- by hand
@@ -1036,7 +1036,7 @@ async def test_what_a_preset_of_opencode_takes_out_after_a_turn():
 
 async def pruned(d: Drive) -> None:
     """Return when nobody is looking for what may go."""
-    pruning = d.run._context._compactor._pruning
+    pruning = d.run._context._pruning
     if pruning.task is not None:
         await pruning.task.wait()
 

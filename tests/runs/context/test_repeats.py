@@ -8,7 +8,7 @@ import pytest
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolCall, ToolResult
-from monitor.context.compaction.triggers import RepeatsAfterCompaction
+from monitor.runs.context.compactor import RepeatsAfterCompaction
 from monitor.verdicts import VETO, Detection
 
 
