@@ -16,8 +16,7 @@ from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError
 from monitor.goal.declared import Declaration
 from monitor.guard.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, WORDS, line_for
-from monitor.guard.guard import DEFAULT, Guard, fresh_parts
-from monitor.guard.guard_options import GuardOptions
+from monitor.guard.guard import DEFAULT, STOP_AT_FIRST_LOOP, Guard, GuardOptions, fresh_parts
 from monitor.guard.guard_streams import Watched, WatchedSync
 from monitor.guard.streams.source_stream import Source
 from monitor.guard.streams.wait import Clock
@@ -82,7 +81,7 @@ def watch(
     *,
     stop_when: Condition | None = None,
     detectors: Sequence[Detector] | None = DEFAULT,
-    policy: Policy | None = None,
+    policy: Policy | None = STOP_AT_FIRST_LOOP,
     budget: Budget | None = None,
     prices: Price | str | None = None,
     sinks: Sequence[Sink] = (),

@@ -277,7 +277,7 @@ async def test_by_default_its_copies_are_trimmed_to_a_marker_with_length_and_has
 
 @pytest.mark.parametrize("looped", ["keep", "discard"])
 async def test_or_it_is_kept_or_discarded_whole(looped: Any):
-    run = await drive(LOOP, "It is noon.", looped_text=looped)
+    run = await drive(LOOP, "It is noon.", requests=monitor.runs.Requests(looped_text=looped))
     came, _ = cut_at(run)
     (reply,) = replies(run)
     (part,) = reply.content
@@ -333,7 +333,11 @@ async def test_a_call_before_the_loop_stays_and_is_answered_as_not_carried_out()
 
 async def test_a_loop_that_is_only_observed_stays_in_the_history_as_it_is_if_it_is_to_be_kept():
     run = await drive(
-        ["".join(LOOP), call("look", q="x")], "Done.", tools=[look], policy=monitor.ObserveOnly(), looped_text="keep"
+        ["".join(LOOP), call("look", q="x")],
+        "Done.",
+        tools=[look],
+        policy=monitor.ObserveOnly(),
+        requests=monitor.runs.Requests(looped_text="keep"),
     )
     (reply,) = replies(run)
     assert reply.content[0] == Text("".join(LOOP))
@@ -342,4 +346,4 @@ async def test_a_loop_that_is_only_observed_stays_in_the_history_as_it_is_if_it_
 def test_another_word_for_it_is_refused():
     wrong: Any = "drop"
     with pytest.raises(monitor.ConfigError, match="looped_text"):
-        monitor.Supervisor(ScriptedModel("x"), looped_text=wrong)
+        monitor.Supervisor(ScriptedModel("x"), requests=monitor.runs.Requests(looped_text=wrong))

@@ -34,13 +34,14 @@ from monitor.guard.streams.wait import Clock
 from monitor.messages import ApprovalAnswer, ApprovalRequest, AssistantMessage, CallRecord, CallState, Message
 from monitor.outcome import Turn
 from monitor.policy import stop_for
-from monitor.runs.calls.offered_tools import CallOptions, OfferedTools
+from monitor.runs.calls.offered_tools import OfferedTools
 from monitor.runs.context.run_context import RunContext
 from monitor.runs.delivery import Delivery
+from monitor.runs.option_groups import Results, ToolCalls
 from monitor.runs.pausing import beside
 from monitor.runs.record.journal import or_by_mail, remove_answers
 from monitor.runs.record.recorder import Recorder
-from monitor.tools.approvals.approval import Approvals, approver_of
+from monitor.tools.approvals.approval import Approvals, approval_of, approver_of
 from monitor.tools.base import CallingRun, GuidanceContext
 from monitor.tools.calls.scheduler import Scheduler
 from monitor.tools.protocols import CallListener
@@ -118,7 +119,8 @@ class Calls:
 
     def __init__(
         self,
-        options: CallOptions,
+        options: ToolCalls,
+        results: Results,
         tools: Registry,
         *,
         core: RunCore,
@@ -130,6 +132,7 @@ class Calls:
         close_grace_s: float,
         run: CallingRun,
         run_id: str,
+        deps: object = None,
         summary: Summarise | None = None,
         variables: Mapping[str, object] | None = None,
         agent: str = "",
@@ -147,10 +150,10 @@ class Calls:
         self._now = clock.now
         self._close_grace_s = close_grace_s
         self.offered: OfferedTools = OfferedTools(tools, goal, options.offer)
-        self._keeper = options.keeper(run_id, context.shows, summary)
+        self._keeper = results.keeper(run_id, context.shows, summary)
         self._guidance = GuidanceBook(
             lambda name: tools.entry(name).traits.guidance,
-            options.guidance,
+            results.guidance,
             lambda call: GuidanceContext(
                 call=call, turn=core.turns, variables=variables or {}, agent=agent, run=run_id
             ),
@@ -170,7 +173,7 @@ class Calls:
         ask = approver_of(options.approver)
         mailbox = self._recorder.store.mailbox if self._recorder is not None else None
         self.approvals = Approvals(
-            options.approval,
+            approval_of(options.approval),
             ask if ask is None or mailbox is None else or_by_mail(ask, mailbox, clock),
             run=run,
             run_id=run_id,
@@ -186,14 +189,14 @@ class Calls:
             listener=news,
             clock=clock,
             at=core.at,
-            limit=options.max_parallel,
+            limit=options.parallel,
             keeper=self._keeper,
             others=[spec.name for spec in goal.tools],
             why=self._why_over,
-            deps=options.deps,
+            deps=deps,
             defers=self._recorder is not None,
         )
-        tools.check_deps(options.deps)
+        tools.check_deps(deps)
 
     def shown(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """`result` as the model reads it: under the name that it wrote, and with the guidance of
