@@ -36,12 +36,12 @@ from monitor.runs.context.run_context import RunContext, frontier
 from monitor.runs.delivery import Delivery
 from monitor.runs.outage_gate import OutageGate
 from monitor.runs.record.journal import CALL, CompactionNumbers
-from monitor.runs.record.recorder import TASK
+from monitor.runs.record.recorder import TASK, Recorder
 from monitor.runs.run_session import RunSession
 from monitor.runs.steering import Steering
 from monitor.runs.supervisor_options import RunOptions, checked_session
 from monitor.runs.turn_loop import TurnLoop
-from monitor.sessions.closed_runs import SUBAGENT, RunRecord, SessionStore
+from monitor.sessions.closed_runs import SUBAGENT, RunRecord, RunStage, SessionStore
 from monitor.tools.base import CallingRun
 from monitor.tools.files.file_memory import with_notes
 from monitor.wires.fields import RawMessage
@@ -231,19 +231,18 @@ class RunParts:
         may_go_on: bool,
     ) -> RunSession:
         """What writes the run into its session."""
+        turns = lambda: self.core.turns  # noqa: E731 - the number changes
         session = RunSession(
-            store,
-            record,
-            self.history,
-            self._valid_history,
-            reply=self._reply,
-            turn=lambda: self.core.turns,
+            recorder=Recorder(store, self.history, record, reply=self._reply, turn=turns, log=log),
+            history=self.history,
+            valid_history=self._valid_history,
             given=given,
             take_in=self._supervisor.taken_in,
             first=first,
             may_go_on=may_go_on,
             refuses=self._supervisor.calls.unfinished == "refuse",
             resumed=self.resumed,
+            counts_on=self.resumed and record.state is not RunStage.ENDED,
             log=log,
         )
         self.delivery.write_to(session.recorder)
@@ -317,7 +316,7 @@ class RunParts:
             work=self.work,
             delivery=self.delivery,
             steering=Steering(
-                self.core,
+                core=self.core,
                 run=self.run_id,
                 clock=self.clock,
                 history=self._valid_history,

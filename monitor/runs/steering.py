@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from monitor._util.text import foreign, quoted_lines
@@ -44,41 +45,32 @@ def as_user_message(message: SteerMessage) -> UserMessage:
     return UserMessage((Text(said),), synthetic=True, metadata={"steer": message.id})
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Steering:
     """The messages to one run, from their acceptance to their place in the history."""
 
-    def __init__(
-        self,
-        core: RunCore,
-        *,
-        run: str,
-        clock: Clock,
-        history: ValidHistory,
-        recorder: Recorder | None,
-        mailbox: Mailbox | None,
-    ) -> None:
-        """`mailbox`: of the session."""
-        self._core = core
-        self._run = run
-        self._clock = clock
-        self._history = history
-        self._recorder = recorder
-        self._mailbox = mailbox
-        self.accepted: Callable[[], object] = lambda: None
-        """Is called after each message that was accepted, because the run may wait."""
-        self._alarm: Alarm | None = None
-        self._read: list[Letter] = []
-        """Letters whose messages the core has, and that may not be stored yet."""
+    core: RunCore
+    run: str
+    clock: Clock
+    history: ValidHistory
+    recorder: Recorder | None
+    mailbox: Mailbox | None
+    """Of the session."""
+    accepted: Callable[[], object] = lambda: None
+    """Is called after each message that was accepted, because the run may wait."""
+    _alarm: Alarm | None = None
+    _read: list[Letter] = field(default_factory=list[Letter])
+    """Letters whose messages the core has, and that may not be stored yet."""
 
     async def take(self, message: SteerMessage) -> SteerReceipt:
         """Accept a message of this program. Returns when it is stored."""
         state = self._accept(message)
-        if self._recorder is not None and state == "accepted":
-            await self._recorder.journal.flush()
-        return SteerReceipt(message.id, self._run, state)
+        if self.recorder is not None and state == "accepted":
+            await self.recorder.journal.flush()
+        return SteerReceipt(message.id, self.run, state)
 
     def _accept(self, message: SteerMessage) -> SteerState:
-        state = self._core.steer(message, self._clock.now())
+        state = self.core.steer(message, self.clock.now())
         if state == "accepted":
             self.accepted()
         return state
@@ -87,30 +79,30 @@ class Steering:
         """Put the messages whose turn it is into the history, before the next model call. The event
         and the node of each are stored in one commit.
         """
-        due: Sequence[SteerMessage] = self._core.deliver(self._clock.now())
+        due: Sequence[SteerMessage] = self.core.deliver(self.clock.now())
         for message in due:
-            self._history.append(as_user_message(message))
-        if due and self._recorder is not None:
-            self._recorder.add_messages()
+            self.history.append(as_user_message(message))
+        if due and self.recorder is not None:
+            self.recorder.add_messages()
 
     # ------------------------------------------------------------------ the mailbox
 
     def begin(self) -> None:
         """Look into the mailbox now and then, until `end`."""
-        if self._mailbox is not None:
+        if self.mailbox is not None:
             self._look()
 
     def _look(self) -> None:
         self.collect()
-        self._alarm = self._clock.call_at(self._clock.now() + LOOK_S, self._look)
+        self._alarm = self.clock.call_at(self.clock.now() + LOOK_S, self._look)
 
     def collect(self) -> None:
         """Take in the letters for this run. A letter for another run stays where it is."""
-        if self._mailbox is None:
+        if self.mailbox is None:
             return
         read = {one.file for one in self._read}
-        for letter in self._mailbox.letters():
-            if letter.run == self._run and letter.file not in read:
+        for letter in self.mailbox.letters():
+            if letter.run == self.run and letter.file not in read:
                 self._read.append(letter)
                 self._accept(letter.message)
 
@@ -122,8 +114,8 @@ class Steering:
             self._mailbox_removes(read)
 
     def _mailbox_removes(self, letters: Sequence[Letter]) -> None:
-        if self._mailbox is not None:
-            self._mailbox.remove(letters)
+        if self.mailbox is not None:
+            self.mailbox.remove(letters)
         self._read = [one for one in self._read if one not in letters]
 
     def end(self) -> None:
