@@ -75,8 +75,8 @@ async def _fill(path: Path) -> None:
     turns = [call("sub", task="deep"), *(call("read", n=n) for n in (40, 4_000, LONG_CHARS)), call("pay", n=1)]
     options: dict[str, Any] = {
         "tools": [pay, read, inner],
-        "approver": monitor.tools.PendingApprovals(),
-        "result_bound": None,
+        "calls": monitor.runs.ToolCalls(approver=monitor.tools.PendingApprovals()),
+        "results": monitor.runs.Results(bound=None),
     }
     async with SQLiteSession(path, chunks=True) as session:
         for _ in range(3):  # each run closes the one before it, which waits

@@ -71,7 +71,7 @@ async def _measured(way: str, folder: Path, turns: int) -> tuple[float, float]:
                     tools=tools,
                     detectors=None,
                     session=session,
-                    max_parallel_tools=RUNS,
+                    calls=monitor.runs.ToolCalls(parallel=RUNS),
                 )
             ]
         else:

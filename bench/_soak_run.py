@@ -123,7 +123,7 @@ class SoakedRun:
             detectors=[*monitor.default_detectors(), *self._detectors()],
             policy=RaisingPolicy(chance.randint(1, 3), ledger) if "policy raises" in faults else None,
             last_turn=monitor.LastTurn(LAST_TURN_S) if chance.random() < 0.5 else None,
-            max_nudges=2,
+            requests=monitor.runs.Requests(max_nudges=2),
             sinks=sinks,
             clock=self.clock,
         )

@@ -98,7 +98,7 @@ class _Run:
             tools=[self.look],
             outputs={"answer": str},
             stop_when=monitor.Timeout(LIMIT_S) | monitor.IdleTimeout(LIMIT_S / 2),
-            retries=monitor.Retries(1, first_delay_s=0.01),
+            requests=monitor.runs.Requests(retries=monitor.Retries(1, first_delay_s=0.01)),
             last_turn=None,
             sinks=[seen],
         )

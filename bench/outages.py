@@ -106,7 +106,11 @@ async def _fleet(runs: int, *, rewords: bool, outages: bool) -> Row:
 
     shared = Outages(InMemoryOutages(clock=clock.now)) if outages else None
     supervisor = monitor.Supervisor(
-        _Model(clock, rewords=rewords), tools=[search], outages=shared, clock=clock, sinks=[events]
+        _Model(clock, rewords=rewords),
+        tools=[search],
+        requests=monitor.runs.Requests(outages=shared),
+        clock=clock,
+        sinks=[events],
     )
 
     async def one(after_s: float) -> None:

@@ -87,8 +87,10 @@ async def mend(folder: Path, server: Sequence[str]) -> monitor.Outcome:
         instructions="Make the tests of this repository pass. Do not change the tests.",
         tools=[files, ShellTools(workspace, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})],  # which take a second
         # Reads and edits run, and a command needs a yes. A server cannot say that its tool edits.
-        approval=Approval(mode="auto_edit", rules=Rules([{"tool": "files__edit_file", "decision": "allow"}])),
-        approver=approve,
+        calls=monitor.runs.ToolCalls(
+            approval=Approval(mode="auto_edit", rules=Rules([{"tool": "files__edit_file", "decision": "allow"}])),
+            approver=approve,
+        ),
         outputs={"summary": str},
         stop_when=monitor.MaxTurns(20) | monitor.Timeout(300),
     )

@@ -2,7 +2,7 @@
 
 | there | here |
 | --- | --- |
-| `promptConfig.systemPrompt` with `${topic}` | `instructions=`, `variables=` |
+| `promptConfig.systemPrompt` with `${topic}` | `instructions=Instructions("...", variables=...)` |
 | `outputConfig`, `complete_task` | `outputs=`, `emit_value` |
 | `runConfig.maxTurns`, `maxTimeMinutes` | `stop_when=MaxTurns(30)`, joined with `Timeout(600)` |
 | the grace turn of 60 s | `last_turn=LastTurn(60)` |
@@ -45,8 +45,9 @@ async def main() -> None:
     subagent = monitor.Supervisor(
         MODEL,
         agent="notes_investigator",
-        instructions="You read the notes about ${topic}, and report what matters.",
-        variables={"topic": "the plant"},
+        instructions=monitor.runs.Instructions(
+            "You read the notes about ${topic}, and report what matters.", variables={"topic": "the plant"}
+        ),
         tools=[list_notes, read_note],
         outputs={"report": str, "risk": float},
         stop_when=monitor.MaxTurns(30) | monitor.Timeout(600),

@@ -9,7 +9,7 @@ offline.
 | `AgentState.FINISHED`, `ERROR` | `outcome.ok`, `outcome.reason` |
 | `is_stuck`, `duplicate_threshold` | the detectors and the `Ladder`, on by default |
 | `PlanningFlow`, `[✓] [→] [!]` | `plan=Plan([...])`, `update_plan` |
-| `tool_choices = ToolChoice.AUTO` | `tool_choice="auto"` |
+| `tool_choices = ToolChoice.AUTO` | `requests=Requests(tool_choice="auto")` |
 
 With a key, put `monitor.model("openai:gpt-5")` in the place of the script.
 """

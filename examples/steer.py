@@ -46,7 +46,9 @@ async def main(folder: Path, *, dies: bool) -> None:
     async with SQLiteSession(folder / "work.session") as session:
         model = ScriptedModel(*(answers if dies else answers[1:]))
         approver = Dies() if dies else PendingApprovals()
-        supervisor = monitor.Supervisor(model, tools=[send], session=session, approver=approver)
+        supervisor = monitor.Supervisor(
+            model, tools=[send], session=session, calls=monitor.runs.ToolCalls(approver=approver)
+        )
         outcome = await (supervisor.run("Write to Ada.") if dies else supervisor.resume())
         for message in outcome.history:
             print(f"{type(message).__name__}: {said(message)}")

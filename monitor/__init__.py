@@ -20,7 +20,7 @@ __version__ = "0.2.0"
 
 _ROOMS = (
     "adapters chunks conditions context core detectors errors events fleet goal guard integrations judges messages"
-    " models outcome policy prices proxy sessions settings shared sinks testing tools transcripts verdicts view"
+    " models outcome policy prices proxy runs sessions settings shared sinks testing tools transcripts verdicts view"
 )
 """The public modules, separated by blanks."""
 _MOVED = (
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from monitor import prices as prices
     from monitor import proxy as proxy
     from monitor import reasons as reasons
+    from monitor import runs as runs
     from monitor import schemas as schemas
     from monitor import sessions as sessions
     from monitor import settings as settings

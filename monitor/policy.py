@@ -8,6 +8,7 @@ in guard, supervisor and `scan`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
 from monitor._util.explained_options import explains_options
@@ -59,8 +60,17 @@ class TurnPolicy(Protocol):
         ...
 
 
+def _written(policy: object) -> str:
+    """`policy` as it is written in Python, with the options that are not the default ones."""
+    options = signature(type(policy)).parameters.values()
+    changed = [f"{one.name}={value!r}" for one in options if (value := getattr(policy, f"_{one.name}")) != one.default]
+    return f"{type(policy).__name__}({', '.join(changed)})"
+
+
 class StopAtFirstLoop:
     """A suspicion is only an event; a loop ends the run. The guard's default."""
+
+    __repr__ = _written
 
     def decide(self, detection: Detection) -> Verdict:
         """`Stop` for a loop, `Continue` for a suspicion."""
@@ -78,6 +88,8 @@ class StopAtFirstLoop:
 
 class ObserveOnly:
     """Detections are only events. Use it to try detectors on live runs."""
+
+    __repr__ = _written
 
     def decide(self, detection: Detection) -> Verdict:
         """Always `Continue`."""
@@ -147,6 +159,8 @@ class Ladder:
         "_strikes",
         "_suspected",
     )
+
+    __repr__ = _written
 
     @explains_options(example="monitor.Ladder(max_nudges=2)")
     def __init__(

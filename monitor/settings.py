@@ -75,8 +75,8 @@ POLICIES: Mapping[str, type[Policy]] = {"stop": StopAtFirstLoop, "observe": Obse
 OFF = "off"
 PARALLEL = "max_parallel_tools"
 KEYS = ("detectors", "tools", "policy", "compaction", "approval", PARALLEL)
-WORDS = frozenset({"policy", "compaction", "approval"})
-"""Tables for which one word may stand."""
+WORDS: Mapping[str, str] = {"policy": "type", "compaction": "preset", "approval": "mode"}
+"""Tables for which one word may stand, and the option that the word is then."""
 COMPACTION_OPTIONS = (
     "headroom", "low_water", "summary_tokens", "window", "timeout_s",
     "background", "attempts", "continues", "on_live_prefix", "rules",
@@ -179,10 +179,11 @@ class Settings:
         """
         joined = dict(self.settings)
         for new in map(_spelled, settings):
-            for table, kind in (("policy", "type"), ("compaction", "preset")):
+            for table in ("policy", "compaction"):
+                kind = WORDS[table]
                 if kind in new.get(table, {}) and new[table][kind] != joined.get(table, {}).get(kind):
                     joined.pop(table, None)
-            joined = _joined(joined, new)
+            joined = joined_tables(joined, new)
         return Settings(joined, source=self.source)
 
     def __repr__(self) -> str:
@@ -284,24 +285,18 @@ def _spelled(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"settings are a table, not {settings!r}")
     spelled: dict[str, Any] = {}
     for key, value in settings.items():
-        name = known_name(
-            key, ("detectors", "tools", "policy", "compaction", "approval", PARALLEL, *detector_types()), "setting"
-        )
+        name = known_name(key, (*KEYS, *detector_types()), "setting")
         if name in spelled:
             raise ConfigError(f"{name} is there twice, the second time as {key!r}")
         spelled[name] = value
     if "detectors" in spelled:
         spelled["detectors"] = _names(spelled["detectors"])
-    if isinstance(policy := spelled.get("policy"), str):
-        spelled["policy"] = policy = {"type": policy}
-    if "type" in (table := _table(spelled, "policy")):
-        spelled["policy"] = {**table, "type": _policy_name(table["type"])}
-    if isinstance(preset := spelled.get("compaction"), str):
-        spelled["compaction"] = {"preset": preset}
-    if "preset" in (table := _table(spelled, "compaction")):
-        spelled["compaction"] = {**table, "preset": _preset_name(table["preset"])}
-    if isinstance(mode := spelled.get("approval"), str):
-        spelled["approval"] = {"mode": mode}
+    for name, kind in WORDS.items():
+        if isinstance(word := spelled.get(name), str):
+            spelled[name] = {kind: word}
+    for name, spell in (("policy", _policy_name), ("compaction", _preset_name)):
+        if (kind := WORDS[name]) in (table := _table(spelled, name)):
+            spelled[name] = {**table, kind: spell(table[kind])}
     return spelled
 
 
@@ -340,12 +335,16 @@ def _table(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
-def _joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    both = {
-        key: _joined(old[key], value) if isinstance(value, Mapping) and isinstance(old.get(key), Mapping) else value
-        for key, value in new.items()
-    }
-    return {**old, **both}
+def joined_tables(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """`old` with the values of `new` in their places. A table in a table is joined in the same
+    way.
+    """
+    joined = dict(old)
+    for key, value in new.items():
+        if isinstance(value, Mapping) and isinstance(before := old.get(key), Mapping):
+            value = joined_tables(before, value)  # noqa: PLW2901 - the value in its place
+        joined[key] = value
+    return joined
 
 
 # ------------------------------------------------------------------ from tables to objects

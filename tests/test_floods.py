@@ -162,7 +162,9 @@ async def test_what_follows_a_huge_delta_in_the_same_object_comes_after_it() -> 
 async def test_a_supervised_run_reads_a_huge_answer_whole() -> None:
     model = ScriptedModel([TextDelta("begin "), TextDelta(TEXT), TextDelta(" end"), DONE])
     heard: list[Chunk] = []
-    async with monitor.Supervisor(model, detectors=[], keep_text_chars=None).stream("do it") as run:
+    async with monitor.Supervisor(model, detectors=[], requests=monitor.runs.Requests(keep_text_chars=None)).stream(
+        "do it"
+    ) as run:
         heard.extend([event.chunk async for event in run if isinstance(event, monitor.events.ChunkReceived)])
     assert run.outcome.text == f"begin {TEXT} end"
     assert heard == [TextDelta("begin "), TextDelta(TEXT), TextDelta(" end"), DONE]

@@ -116,10 +116,10 @@ monitor.Supervisor(model, tools=['search']) ## 'search' is no tool ## as in tool
 monitor.Supervisor(model, tools=[add(1, 2)]) ## 3 is no tool ## as in tools=[search]
 monitor.Supervisor(model, tools=[lambda x: x]) ## lambda ... has no name ## give name=
 monitor.Supervisor(model, tools=[terminate], outputs={'x': str}) ## 'terminate' ## give another name=
-monitor.Supervisor(model, tools=[add], tool_choice='always') ## tool_choice ... not 'always' ## 'auto', 'required', 'none'
-monitor.Supervisor(model, tools=[add], max_parallel_tools=0) ## max_parallel_tools=0 ## give 1 or more
-monitor.Supervisor(model, tools=[add], approval='always') ## approval ... not 'always' ## 'default', 'auto_edit'
-monitor.Supervisor(model, tools=[add], approver='me') ## approver ... not 'me' ## an object with ask(), or an async function
+monitor.Supervisor(model, tools=[add], requests=monitor.runs.Requests(tool_choice='always')) ## tool_choice ... not 'always' ## 'auto', 'required', 'none'
+monitor.Supervisor(model, tools=[add], calls=monitor.runs.ToolCalls(parallel=0)) ## parallel=0 ## give 1 or more
+monitor.Supervisor(model, tools=[add], calls=monitor.runs.ToolCalls(approval='always')) ## approval ... not 'always' ## 'default', 'auto_edit'
+monitor.Supervisor(model, tools=[add], calls=monitor.runs.ToolCalls(approver='me')) ## approver ... not 'me' ## an object with ask(), or an async function
 monitor.tool(kind='delete')(add) ## kind ... not 'delete' ## 'read', 'edit', 'execute'
 monitor.tool(timeout_s='5')(add) ## tool.timeout_s ... not '5' ## write timeout_s=5
 monitor.Supervisor(model, outputs=['summary']) ## outputs ... not ['summary'] ## a dict of types
@@ -152,14 +152,14 @@ monitor.Supervisor(model, history='hello') ## history ... not 'hello' ## write h
 monitor.Supervisor(model, history=[{'role': 'user', 'content': 'hi'}]) ## history ... 'role': 'user' ## write history=[monitor.UserMessage(
 monitor.Guard(window='128k') ## window ... not '128k' ## as in window=128_000
 monitor.Supervisor(model, last_turn=60) ## last_turn ... not 60 ## monitor.LastTurn(60)
-monitor.Supervisor(model, retries=3) ## retries ... not 3 ## takes a monitor.Retries
+monitor.Supervisor(model, requests=monitor.runs.Requests(retries=3)) ## retries ... not 3 ## takes a monitor.Retries
 monitor.Supervisor(model, prices=2.5) ## prices ... not 2.5 ## write prices=monitor.Price(2.5, 10.0)
 monitor.Supervisor(model, prices={'gpt-5': 2.5}) ## prices ... 'gpt-5': 2.5 ## write prices=monitor.Price(2.5, 10.0)
 monitor.Price(2.5) ## Price: missing a required argument: 'output' ## write monitor.Price(2.5, 10.0)
 monitor.Price(2.5, 10.0, cache=1) ## Price has no option 'cache' ## write cached=1
 monitor.Supervisor(model, plan='do it') ## plan ... not 'do it' ## takes a monitor.Plan
 monitor.Supervisor(model, variables=['name'], instructions='Hello') ## variables ... not ['name'] ## must be a dict
-monitor.Supervisor(model, max_nudges=-1) ## max_nudges is -1 ## give 0 or more
+monitor.Supervisor(model, requests=monitor.runs.Requests(max_nudges=-1)) ## max_nudges is -1 ## give 0 or more
 monitor.Supervisor(model, max_turns=30) ## Supervisor has no option 'max_turns' ## write stop_when=monitor.MaxTurns(30)
 monitor.Supervisor(model, max_iterations=30) ## Supervisor has no option 'max_iterations' ## write stop_when=monitor.MaxTurns(30)
 monitor.Supervisor(model, timeout=60) ## Supervisor has no option 'timeout' ## write stop_when=monitor.Timeout(60)
@@ -170,7 +170,7 @@ monitor.Supervisor(model, system='Be terse') ## Supervisor has no option 'system
 monitor.Supervisor(model, system_prompt='Be terse') ## Supervisor has no option 'system_prompt' ## write instructions='Be terse'
 monitor.Supervisor(model, output_type=str) ## Supervisor has no option 'output_type' ## write outputs=...
 monitor.Supervisor(model, response_format=str) ## Supervisor has no option 'response_format' ## write outputs=...
-monitor.Supervisor(model, temperature=0.2) ## Supervisor has no option 'temperature' ## write model_settings={'temperature': 0.2}
+monitor.Supervisor(model, temperature=0.2) ## Supervisor has no option 'temperature' ## write requests=monitor.runs.Requests(settings={'temperature': 0.2}
 monitor.Supervisor(model, name='researcher') ## Supervisor has no option 'name' ## write agent='researcher'
 monitor.Supervisor(model, detector=None) ## Supervisor has no option 'detector' ## write detectors=None
 monitor.Guard(temperature=0.2) ## Guard has no option 'temperature' ## pass temperature=0.2 to your own call of the model
@@ -237,7 +237,7 @@ monitor.Supervisor(model, last_turn=monitor.LastTurn) ## last_turn ... not <clas
 monitor.Retries(attempts='3') ## Retries.attempts ... not '3' ## write attempts=3
 monitor.Retries(attempts=2.5) ## Retries.attempts ... not 2.5 ## write attempts=2
 monitor.Retries(first_delay_s='1s') ## Retries.first_delay_s ... not '1s' ## write first_delay_s=1
-monitor.Supervisor(model, retries=False) ## retries ... not False ## such as monitor.Retries(3)
+monitor.Supervisor(model, requests=monitor.runs.Requests(retries=False)) ## retries ... not False ## such as monitor.Retries(3)
 monitor.LoopJudge() ## LoopJudge: missing a required argument: 'model' ## write monitor.LoopJudge(monitor.model('google:gemini-2.5-flash'))
 monitor.LoopJudge(ScriptedModel) ## model takes objects, and ScriptedModel is a class ## write ScriptedModel()
 monitor.LoopJudge('google:gemini-2.5-flash') ## model: 'google:gemini-2.5-flash' is a name ## write model=monitor.model('google:gemini-2.5-flash')
@@ -303,7 +303,7 @@ monitor.guard.guarding(monitor.MaxTurns(3)) ## guarding: too many positional arg
 monitor.Supervisor(model).run_sync() ## Supervisor.run_sync: missing a required argument: 'task' ## write supervisor.run_sync('What to do')
 monitor.Supervisor(model).run_sync('x', max_turns=3) ## Supervisor.run_sync has no option 'max_turns': it is an option of the supervisor ## write monitor.Supervisor(model, stop_when=monitor.MaxTurns(3))
 monitor.Supervisor(model).run_sync('x', tools=[add]) ## Supervisor.run_sync has no option 'tools': it is an option of the supervisor ## write monitor.Supervisor(model, tools=...)
-monitor.Supervisor(model).run_sync('x', temperature=0) ## Supervisor.run_sync has no option 'temperature': it is an option of the supervisor ## write monitor.Supervisor(model, model_settings={'temperature': 0})
+monitor.Supervisor(model).run_sync('x', temperature=0) ## Supervisor.run_sync has no option 'temperature': it is an option of the supervisor ## write monitor.Supervisor(model, requests=monitor.runs.Requests(settings={'temperature': 0})
 monitor.Supervisor(model).as_tool('researcher', 'Finds facts.') ## Supervisor.as_tool: too many positional arguments ## write supervisor.as_tool(name='researcher', description='Finds facts.')
 monitor.Supervisor(model).stream() ## Supervisor.stream: missing a required argument: 'task' ## write async with supervisor.stream('What to do') as run:
 monitor.Supervisor(model).run_sync('x', history='hello') ## Supervisor.run.history ... not 'hello' ## write history=['hello']

@@ -123,8 +123,7 @@ async def test_nothing_that_leaves_a_run_has_a_secret(place: str, tmp_path: Path
         supervisor = monitor.Supervisor(
             model,
             tools=[case.tool],
-            approval="default",
-            approver=yes,
+            calls=monitor.runs.ToolCalls(approval="default", approver=yes),
             detectors=[ToolCallRepetition(loop_at=5), monitor.detectors.ContentRepetition()],
             policy=monitor.StopAtFirstLoop(),
             sinks=[lines, LogSink(), otel],

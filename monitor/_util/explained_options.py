@@ -132,13 +132,13 @@ def _unbound(
     words, explain = hints
     says = f"{called} has no option {unknown!r}"
     if (right := words.get(unknown)) in known:
-        return f"{says}: write {right}={_shown(value)}"
+        return f"{says}: write {right}={in_a_line(value)}"
     if explain is not None and (line := explain(called, unknown, value)) is not None:
         return f"{says}: {line}"
     from difflib import get_close_matches  # noqa: PLC0415 - only for a wrong name
 
     if closest := get_close_matches(unknown, known, 1):
-        return f"{says}: write {closest[0]}={_shown(value)}"
+        return f"{says}: write {closest[0]}={in_a_line(value)}"
     return f"{says}; give one of these: {', '.join(known)}"
 
 
@@ -181,7 +181,7 @@ def _name_of(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     return type(args[0]).__name__ if function.__name__ == "__init__" else function.__qualname__
 
 
-def _shown(value: object) -> str:
+def in_a_line(value: object) -> str:
     """`value` in a line to type. A value without a short form in Python is left out."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS and not text.startswith("<") else "..."

@@ -25,7 +25,7 @@ from monitor.context.compaction.hooks import compaction_codec
 from monitor.context.compaction.pinned import gathered, read_back, recognised
 from monitor.context.compaction.preset import PRESETS
 from monitor.context.reduce import difference
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.window import WindowSource
 from monitor.errors import CompactionReason, ConfigError
 from monitor.events import CompactionProgressed, CompactionStarted, Event

@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, overload
 
 from monitor._util.argument_checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
@@ -134,8 +134,8 @@ T = TypeVar("T")
 
 DEFAULT: Any = object()
 """In the place of detectors: those that a guard has by default."""
-_STOP_AT_FIRST_LOOP = StopAtFirstLoop()
-"""Shared by all runs: it has no state."""
+STOP_AT_FIRST_LOOP: Final = StopAtFirstLoop()
+"""The policy of a guard that was given none. Shared by all runs: it has no state."""
 
 
 class Guard(Generic[OutputT]):
@@ -164,7 +164,8 @@ class Guard(Generic[OutputT]):
     - `stop_when`: a condition; `None`: no limit.
     - `detectors`: a list replaces the default ones, `None` is off. They belong to this run and are
       reset when it starts.
-    - `policy`: what follows from a detection; by default a sure loop ends the run.
+    - `policy`: what follows from a detection; by default a sure loop ends the run. `None` is the
+      default as well.
     - `judge`: a judge, or several, that look at the run from time to time, beside it. `task`: the
       user's request, which the judge reads.
     - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass, a
@@ -177,7 +178,7 @@ class Guard(Generic[OutputT]):
     - `window`: the model's window, in tokens or as `monitor.context.window_of(name)`. A window that
       is too small for an agent is refused. When the provider's count of a turn comes near the
       window, `check` returns `Compact`.
-    - `sinks`: they receive the events.
+    - `sinks`: they receive the events. `clock`: by default the system's.
     - `keep_text_chars`: how much text of a turn is kept at most (`None`: all of it);
       `text_truncated` says whether more came.
     - `close_grace_s`: how long closing a source may take, in seconds.
@@ -217,7 +218,7 @@ class Guard(Generic[OutputT]):
         agent: str = "",
         stop_when: Condition | None = None,
         detectors: Sequence[Detector] | None = DEFAULT,
-        policy: Policy | None = None,
+        policy: Policy | None = STOP_AT_FIRST_LOOP,
         judge: Judge | Sequence[Judge] | None = None,
         task: str | None = None,
         outputs: Declaration | None = None,
@@ -233,7 +234,7 @@ class Guard(Generic[OutputT]):
         self.options: dict[str, Any] = {name: value for name, value in locals().items() if name != "self"}
         """The options, as they were given."""
         check_condition("stop_when", stop_when, "monitor.Timeout(300)")
-        if policy is not None:
+        if policy is not None and policy is not STOP_AT_FIRST_LOOP:
             check_part("policy", policy, "decide")
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
         check_kind("budget", budget, Budget, "a monitor.Budget")
@@ -264,7 +265,7 @@ class Guard(Generic[OutputT]):
             stop_when=stop_when,
             detectors=check_parts("detectors", () if detectors is None else detectors, "observe"),
             of_calls=of_calls,
-            policy=policy or _STOP_AT_FIRST_LOOP,
+            policy=policy or STOP_AT_FIRST_LOOP,
             emit=self._emit,
             keep_text_chars=keep_text_chars,
             price=price,

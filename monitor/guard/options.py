@@ -192,13 +192,18 @@ MODEL_SETTINGS: Final = frozenset(
 )
 """Options that are the model's."""
 
-OF_SUPERVISOR: Final = frozenset(
-    {
-        *("approval", "approver", "compaction", "history", "instructions", "model", "model_settings", "plan"),
-        *("retries", "session", "tools"),
-    }
-)
-"""Options of a `Supervisor` that a guard does not have, because the loop is the caller's."""
+OF_SUPERVISOR: Final = {
+    **{
+        name: f"{name}=..."
+        for name in ("compaction", "history", "instructions", "model", "plan", "session", "tools", "calls", "requests")
+    },
+    **{name: f"calls=monitor.runs.ToolCalls({name}=...)" for name in ("approval", "approver")},
+    "model_settings": "requests=monitor.runs.Requests(settings=...)",
+    "retries": "requests=monitor.runs.Requests(retries=...)",
+}
+"""Options of a `Supervisor` that a guard does not have, because the loop is the caller's, and how
+they are written.
+"""
 
 
 def line_for(owner: str, option: str, value: object) -> str | None:
@@ -207,11 +212,13 @@ def line_for(owner: str, option: str, value: object) -> str | None:
         return f"write stop_when=monitor.{condition}({value!r})"
     if option in MODEL_SETTINGS:
         if owner == "Supervisor":
-            return f"it is the model's; write model_settings={{{option!r}: {value!r}}}"
+            return f"it is the model's; write requests=monitor.runs.Requests(settings={{{option!r}: {value!r}}})"
         return f"it is the model's; pass {option}={value!r} to your own call of the model"
     right = WORDS.get(option, option)
     if right in OF_SUPERVISOR:
-        return f"the loop and its calls are yours; a loop that has it is monitor.Supervisor(model, {right}=...)"
+        return (
+            f"the loop and its calls are yours; a loop that has it is monitor.Supervisor(model, {OF_SUPERVISOR[right]})"
+        )
     return None
 
 
@@ -222,7 +229,7 @@ def of_the_supervisor(_owner: str, option: str, value: object) -> str | None:
         word = WORDS.get(option, option)
         if word not in OF_SUPERVISOR and word not in WORDS.values():
             return None
-        right = f"{word}=..."
+        right = OF_SUPERVISOR.get(word, f"{word}=...")
     return f"it is an option of the supervisor; write monitor.Supervisor(model, {right})"
 
 
@@ -233,23 +240,30 @@ def _conditions() -> dict[str, str]:
 
 
 # --------------------------------------------------------------------------------------------------
-# For type checkers: both signatures of a guard take these options.
+# The options of a guard, for type checkers.
 
 
-class GuardOptions(TypedDict, total=False):
-    """`Guard` documents them."""
+class SharedOptions(TypedDict, total=False):
+    """The options that a `Guard` and a `Supervisor` have in common, for type checkers."""
 
     agent: str
     stop_when: Condition | None
     detectors: Sequence[Detector] | None
     policy: Policy | None
     judge: Judge | Sequence[Judge] | None
+    window: Window | int | None
+    sinks: Sequence[Sink]
+    clock: Clock | None
+    close_grace_s: float | None
+
+
+class GuardOptions(SharedOptions, total=False):
+    """The options of a `Guard` but `outputs`, for type checkers: both of its signatures take them.
+    `Guard` documents them.
+    """
+
     task: str | None
     max_nudges: int | None
     budget: Budget | None
     prices: Price | str | None
-    window: Window | int | None
-    sinks: Sequence[Sink]
-    clock: Clock | None
     keep_text_chars: int | None
-    close_grace_s: float | None

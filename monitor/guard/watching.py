@@ -12,7 +12,7 @@ from monitor.budget import Budget
 from monitor.chunks import Price
 from monitor.conditions import Condition
 from monitor.detectors.detector import Detector
-from monitor.guard.guard import DEFAULT, Guard
+from monitor.guard.guard import DEFAULT, STOP_AT_FIRST_LOOP, Guard
 from monitor.guard.guard_streams import Watched, WatchedSync
 from monitor.guard.options import CLOSE_GRACE_S, KEEP_TEXT_CHARS, WORDS, line_for
 from monitor.guard.streams.one_stream import SyncSource
@@ -78,7 +78,7 @@ def watch(
     *,
     stop_when: Condition | None = None,
     detectors: Sequence[Detector] | None = DEFAULT,
-    policy: Policy | None = None,
+    policy: Policy | None = STOP_AT_FIRST_LOOP,
     budget: Budget | None = None,
     prices: Price | str | None = None,
     sinks: Sequence[Sink] = (),

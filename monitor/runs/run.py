@@ -43,7 +43,7 @@ from monitor.runs.context.run_context import interrupted
 from monitor.runs.pausing import Pausing
 from monitor.runs.run_parts import RunParts, RunRequest
 from monitor.runs.run_session import RunSession
-from monitor.runs.steering import Caller, message_of
+from monitor.runs.steering import message_of
 from monitor.runs.supervisor_options import RunOptions
 from monitor.sessions.postgres.postgres_session import in_use
 from monitor.tools.base import CallingRun
@@ -67,21 +67,13 @@ class Run(CallingRun, Generic[OutputT]):
         """Names the run in its ledger and its events of calls."""
         self._supervisor = supervisor
         self._caller = asked.caller
-        parts = RunParts(supervisor, asked, run=self, run_id=self.id)
-        self.as_caller: Caller = parts.as_caller
-        self._now = parts.clock.now
-        self._core = parts.core
-        self._delivery = parts.delivery
-        self._history = parts.history
-        self._session = parts.session
-        self._context = parts.context
-        self._calls = parts.calls
-        self._loop = parts.loop
-        self._work = parts.work
-        self._goal = parts.goal
-        self._budget_hold = parts.budget_hold
-        self._wake = parts.wake
-        self._identity = parts.identity
+        self.parts: RunParts = RunParts(supervisor, asked, run=self, run_id=self.id)
+        self._now = self.parts.clock.now
+        self._core = self.parts.core
+        self._delivery = self.parts.delivery
+        self._history = self.parts.history
+        self._context = self.parts.context
+        self._loop = self.parts.loop
         self._phase: RunPhase = "idle"
         self._thread = threading.get_ident()
         self._driver: Pausing | None = None
@@ -142,9 +134,9 @@ class Run(CallingRun, Generic[OutputT]):
         if self._at_work:
             await work()
         else:  # meanwhile only this wait checks the run's deadlines and its abort
-            await self._work.in_block(work)
+            await self.parts.work.in_block(work)
         if result is None:
-            self._work.is_over()
+            self.parts.work.is_over()
             raise interrupted(self._core.stop.detail if self._core.stop is not None else None)
         return result
 
@@ -154,9 +146,9 @@ class Run(CallingRun, Generic[OutputT]):
         """
         check_kind("why", why, str, "a text")
         self._core.abort(why)
-        for run in tuple(self.as_caller.called):
+        for run in tuple(self.parts.called):
             run.abort(why)
-        self._wake()
+        self.parts.wake()
 
     async def steer(
         self, text: str, *, now: bool = False, by: str = "", data: bool = False, id: str | None = None
@@ -252,12 +244,12 @@ class Run(CallingRun, Generic[OutputT]):
         self._thread = threading.get_ident()
         if self._caller is not None:
             self._caller.called.add(self)
-        self._delivery.identity = self._identity()
+        self._delivery.identity = self.parts.identity()
         self._core.begin(self._now())
-        if self._session is not None:
+        if self.parts.session is not None:
             try:
-                await self._opened.enter_async_context(in_use(self.as_caller.session))
-                taken = await self._session.begin(self._goal, self._calls)
+                await self._opened.enter_async_context(in_use(self.parts.store))
+                taken = await self.parts.session.begin(self.parts.goal, self.parts.calls)
                 if taken is not None:
                     self._core.take_up(taken.past, self.id, self._now(), decides=taken.decides, lost=taken.lost)
                     if self._core.in_last_turn:
@@ -361,7 +353,7 @@ class Run(CallingRun, Generic[OutputT]):
         """Wait for another task that still reads the run while the block is left."""
         self._core.leave(ending, error if isinstance(error, Exception) else None, self._now())
         self._seen_out = anyio.Event()
-        self._wake()
+        self.parts.wake()
         with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
             await self._seen_out.wait()
 
@@ -386,10 +378,10 @@ class Run(CallingRun, Generic[OutputT]):
         """Settle what the run holds of a shared budget, write its end into its session, and let
         the sinks that wait catch up.
         """
-        budget_hold, self._budget_hold = self._budget_hold, None
+        budget_hold, self.parts.budget_hold = self.parts.budget_hold, None
         if budget_hold is not None:
             await budget_hold.close()
-        session, self._session = self._session, None
+        session, self.parts.session = self.parts.session, None
         try:
             if session is not None:
                 await self._store_end(session)

@@ -24,7 +24,7 @@ from monitor.runs.context.requests import InitialHistory, ValidHistory
 from monitor.runs.record.journal import PendingChanges
 from monitor.runs.record.recorder import Recorder, known_in
 from monitor.runs.record.session_reading import past_in, store_answers
-from monitor.sessions.closed_runs import MAIN, RunRecord, RunStage, SessionStore, close_run, closed_call, withdrawn
+from monitor.sessions.closed_runs import MAIN, RunStage, SessionStore, close_run, closed_call, withdrawn
 from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
 from monitor.sessions.tree import ACTIVE
 
@@ -46,43 +46,30 @@ _WRITTEN: WeakSet[SessionStore] = WeakSet()
 """Sessions whose own branch a run of this process writes to. Two runs would mix their messages."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class RunSession:
     """The session of one run, from its first to its last step."""
 
-    def __init__(
-        self,
-        store: SessionStore,
-        record: RunRecord,
-        history: History,
-        valid_history: ValidHistory,
-        *,
-        reply: Callable[[], AssistantMessage | None],
-        turn: Callable[[], int],
-        given: InitialHistory,
-        take_in: Callable[[Sequence[Message]], InitialHistory],
-        first: Sequence[UserMessage],
-        may_go_on: bool,
-        refuses: bool,
-        resumed: bool,
-        log: InputLog | None = None,
-    ) -> None:
-        """`reply`, `turn`, `log`: see `Recorder`. `given`: what the history begins with, if the
-        session is empty. `take_in`: repairs the messages of a session. `first`: what is said then.
-        `may_go_on`: the session may hold messages. `refuses`: each of its runs must have ended.
-        """
-        self.recorder: Recorder = Recorder(store, history, record, reply=reply, turn=turn, log=log)
-        self._log = log
-        self._history = history
-        self._valid_history = valid_history
-        self._given = given
-        self._take_in = take_in
-        self._first = first
-        self._may_go_on = may_go_on
-        self._refuses = refuses
-        self._resumed = resumed
-        self._counts_on = resumed and record.state is not RunStage.ENDED
-        """A run that had ended, e.g. by a limit, is wanted to go on: its limits count anew."""
-        self._writes = False
+    recorder: Recorder
+    history: History
+    valid_history: ValidHistory
+    given: InitialHistory
+    """What the history begins with, if the session is empty."""
+    take_in: Callable[[Sequence[Message]], InitialHistory]
+    """Repairs the messages of a session."""
+    first: Sequence[UserMessage]
+    """What is said first."""
+    may_go_on: bool
+    """The session may hold messages."""
+    refuses: bool
+    """Each run of the session must have ended."""
+    resumed: bool
+    counts_on: bool
+    """The limits count what the run has used before. Those of a run that had ended, e.g. by a
+    limit, and is wanted to go on, count anew.
+    """
+    log: InputLog | None
+    _writes: bool = False
 
     async def begin(self, goal: Goal, calls: Calls) -> TakenUp | None:
         """Fill the history, and store that the run begins. Returns what a run that goes on had done
@@ -99,7 +86,7 @@ class RunSession:
             if self.recorder.branch == ACTIVE:
                 await store_answers(store)
             await self.recorder.open()
-            past = await past_in(store, self.recorder.run) if self._counts_on else None
+            past = await past_in(store, self.recorder.run) if self.counts_on else None
             taken = await self._begin(goal, calls, past)
         except BaseException:
             self._leave()
@@ -111,23 +98,23 @@ class RunSession:
         return taken
 
     async def _begin(self, goal: Goal, calls: Calls, past: ResumedRun | None) -> TakenUp | None:
-        if not self._resumed and self.recorder.branch == ACTIVE:
+        if not self.resumed and self.recorder.branch == ACTIVE:
             await self._supersede()
         context = await self.recorder.store.context(self.recorder.branch)
-        if context.entries and not self._may_go_on:
+        if context.entries and not self.may_go_on:
             raise ConfigError("this session holds a conversation: give it without history=, or give an empty one")
-        self._valid_history.begin(self._take_in(context.messages) if context.entries else self._given)
-        known = known_in(context, self._history.messages)
-        if self._resumed:
+        self.valid_history.begin(self.take_in(context.messages) if context.entries else self.given)
+        known = known_in(context, self.history.messages)
+        if self.resumed:
             said = await self.recorder.store.active_path(self.recorder.branch, run=self.recorder.run)
             await self._take_up(_said_in(said), goal, calls)
             taken = self._taken(said, past, calls)
             first = self._go_on() if past is None else ()
         else:
-            taken, first = None, self._first
+            taken, first = None, self.first
         for message in first:
-            self._valid_history.append(message)
-        await self.recorder.begin(known, head=context.head, with_results=not calls.left_open, resumed=self._resumed)
+            self.valid_history.append(message)
+        await self.recorder.begin(known, head=context.head, with_results=not calls.left_open, resumed=self.resumed)
         return taken
 
     async def _supersede(self) -> None:
@@ -136,7 +123,7 @@ class RunSession:
         for run in await store.runs():
             if run.purpose != MAIN or run.state is RunStage.ENDED:
                 continue
-            if self._refuses:
+            if self.refuses:
                 raise ConfigError(
                     f"the run {run.id} of this session has not ended: write await supervisor.resume(session,"
                     f" run={run.id!r})"
@@ -154,7 +141,7 @@ class RunSession:
 
     def _go_on(self) -> Sequence[UserMessage]:
         """The message for a model whose answer has ended the run."""
-        messages = self._history.messages
+        messages = self.history.messages
         answered = messages and isinstance(messages[-1], AssistantMessage) and not _calls_of(messages[-1])
         return [UserMessage((Text(GO_ON),), synthetic=True)] if answered else []
 
@@ -172,15 +159,15 @@ class RunSession:
     async def _take_up(self, said: Sequence[Said], goal: Goal, calls: Calls) -> None:
         """Bring the goal and the calls to where the run was."""
         store, run = self.recorder.store, self.recorder.run
-        if self._log is not None:
+        if self.log is not None:
             lives = sum(isinstance(one.event, RunStarted) for one in await store.events(run))
-            self._log.note(LifeNote(lives))
+            self.log.note(LifeNote(lives))
         results = {one.id: one for one in _results_in(said)}
         made = [_calls_of(one) for one in said if isinstance(one, AssistantMessage)]
         settled = {call.id for call in made[-1] if self._is_settled(call, results)} if made else set()
         last: set[str] = set()
         if made and len(settled) < len(made[-1]):
-            _, reply = last_reply(self._history.messages)
+            _, reply = last_reply(self.history.messages)
             shown = _calls_of(reply) if reply is not None else []
             if [_action(call) for call in shown] == [_action(call) for call in made[-1]]:
                 calls.left_open = frozenset(call.id for call in shown)

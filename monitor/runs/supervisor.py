@@ -27,8 +27,7 @@ from monitor.models import ToolSpec
 from monitor.outcome import Outcome, OutputT
 from monitor.runs.record.session_reading import nested_in, outcome_in
 from monitor.runs.run import Run
-from monitor.runs.run_parts import RunRequest
-from monitor.runs.steering import Caller
+from monitor.runs.run_parts import RunParts, RunRequest
 from monitor.runs.supervisor_options import RunOptions, checked_session
 from monitor.sessions.closed_runs import MAIN, RunRecord, RunStage, SessionStore
 from monitor.sessions.postgres.postgres_session import in_use
@@ -43,24 +42,18 @@ class Supervisor(RunOptions[OutputT]):
 
     What a run does:
 
-    - `model`: e.g. `monitor.model("google:gemini-2.5-flash")`. `model_settings` are passed to the
-      provider unchanged.
+    - `model`: e.g. `monitor.model("google:gemini-2.5-flash")`. `requests`: a
+      `monitor.runs.Requests`, which says how it is asked: settings, choice of tools, retries.
     - `agent`: a name for the envelopes of its events, such as `"researcher"`. A run that is called
       as a tool is named like the tool, unless it has a name.
-    - `instructions`: the system prompt, in which `${name}` is filled in from `variables`.
+    - `instructions`: the system prompt, or a `monitor.runs.Instructions`, which also has the values
+      of `${name}` in the prompt, and the notes behind it.
     - `tools`: Python functions, `monitor.tool`s, toolsets, other supervisors' `as_tool()`.
     - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass, a
       TypedDict, or a union of classes.
-    - `notes`: texts behind the instructions, read when a run begins, such as
-      `monitor.tools.NotesFile("AGENTS.md")`.
-    - `guidance`: whether the guidance of a tool stands beside its first result. A function of the
-      tool's name, or `False`, switches it off.
-    - `result_bound`: a longer result of a tool is cut when it comes, by default one above 40,000
-      characters or 2,000 lines. `None` cuts nothing.
-    - `artifacts`: where full results are kept, e.g. `monitor.tools.FolderArtifacts("artifacts")`.
-      The model then has tools to read the rest of a result that was cut; else the rest is lost.
-    - `result_summary`: a model, or a function of the result, that makes a summary of a result above
-      `result_bound`. The summary stands in its place, with its reference.
+    - `results`: a `monitor.runs.Results`: what the model reads of the results of its tools, and
+      where the rest is kept. By default a result above 40,000 characters or 2,000 lines is cut when
+      it comes, and the rest is lost.
     - `plan`: the steps of the task.
     - `history`: messages before the task, for runs that are started without a history. They may be
       in any state: they are repaired, and `HistoryRepaired` lists the repairs.
@@ -69,17 +62,11 @@ class Supervisor(RunOptions[OutputT]):
 
     - `deps`: clients, settings, whatever the tools need: they get it as `context.deps`. Subagents
       without `deps` of their own get it too.
-    - `approval`: a mode such as `"default"`, or a `monitor.tools.Approval`, says which calls need a
-      person. `approver` asks that person.
-    - `ledger`: records each call before its effect.
+    - `calls`: a `monitor.runs.ToolCalls`: which calls need a person, who is asked, how many run at
+      once, which tools are offered, and where calls are recorded.
     - `session`: e.g. `monitor.sessions.SQLiteSession(path)`, or the address of one in PostgreSQL,
       `"postgresql://user@host/db#name"`, keeps the conversation, the calls and the events of its
       runs. It is their ledger as well. A run whose process has died goes on with `resume`.
-    - `unfinished`: what `run` does with a run of the session that has not ended. `"supersede"`
-      closes it, and the conversation says what is known of its calls. `"refuse"` raises
-      `ConfigError`.
-    - `max_parallel_tools`: how many calls run at once.
-    - `offer`: chooses the tools of each turn.
 
     When a run ends:
 
@@ -87,18 +74,14 @@ class Supervisor(RunOptions[OutputT]):
       has a limit, a run has 100 turns and one hour; as a tool it has 30 turns and 10 minutes.
     - `budget`: tokens and money, shared by all runs with the same object. `prices`: a `Price`, or
       one for each model name; for other models the list prices count.
-    - `outages`: a `monitor.shared.Outages`, shared by many supervisors. What fails in many runs is
-      found once, and the runs wait until it works again.
-    - `max_nudges`: how often missing outputs are asked for.
     - `last_turn`: one more turn before a limit ends the run; `None` is off.
-    - `retries`: how failed model calls are repeated.
 
     What watches a run:
 
     - `detectors`: a list that replaces the default ones; `None` is off.
     - `judge`: a judge, or several, that look at the run from time to time, beside it.
-    - `policy`: what follows from a detection; by default the `Ladder`.
-    - `looped_text`: what happens to looped text before it goes back to the model.
+    - `policy`: what follows from a detection; by default, and for `None`, the `Ladder`.
+    - `sinks`: they receive the events.
 
     The context of a run:
 
@@ -106,9 +89,15 @@ class Supervisor(RunOptions[OutputT]):
       wrong. If the window is too small for an agent, the run ends before the first call.
     - `compaction`: how the history is kept inside the window. `None` is off, also after a
       provider's refusal.
-    - `keep_text_chars`: how much of an answer the outcome keeps at most (`None`: all of it).
 
-    Detectors, policy and plan are copied for every run.
+    The time of a run:
+
+    - `clock`: by default the system's. `close_grace_s`: how long closing a source may take, in
+      seconds (`None`: without a bound).
+
+    Detectors, policy and plan are copied for every run. Until release 0.4 the options of
+    `Instructions`, `ToolCalls`, `Results` and `Requests` may also be given by themselves, under
+    their earlier names. A `DeprecationWarning` says the line to type.
     """
 
     @explains_options(example="await supervisor.run('What to do')", explain=of_the_supervisor)
@@ -265,22 +254,22 @@ class _Subagent:
         task = arguments.get("task")
         if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
             raise ToolError("give one argument, task: a text that says what to do")
-        caller = context.run.as_caller if isinstance(context.run, Run) else None
+        caller = context.run.parts if isinstance(context.run, Run) else None
         outcome = await self._outcome(task, caller, context)
         if not outcome.ok:
             emitted = f" Emitted before that: {_as_json(outcome.emitted)}" if outcome.emitted else ""
             raise ToolError(f"the subagent did not reach its goal: {outcome.reason.value}: {outcome.detail}.{emitted}")
         return outcome.text if outcome.output is None else _as_json(outcome.output)
 
-    async def _outcome(self, task: str, caller: Caller | None, context: ToolContext) -> Outcome[Any]:
+    async def _outcome(self, task: str, caller: RunParts | None, context: ToolContext) -> Outcome[Any]:
         """Drive the run to its end. A run that this call has begun before, in a process that died,
         goes on; one that has ended is not made again.
         """
         call, began = context.idempotency_key, None
-        if caller is not None and caller.resumed and caller.session is not None:
-            began = await nested_in(caller.session, caller.run_id, call)
+        if caller is not None and caller.resumed and caller.store is not None:
+            began = await nested_in(caller.store, caller.run_id, call)
             if began is not None and began.state is RunStage.ENDED:
-                known = await outcome_in(caller.session, began.id)
+                known = await outcome_in(caller.store, began.id)
                 if known is not None:
                     return known
         asked = RunRequest(caller=caller, as_tool=self.spec.name, call=call)
@@ -288,7 +277,7 @@ class _Subagent:
             asked = replace(asked, as_call=context.call.id)
         if began is not None:
             return await _ended(Run(self._supervisor, replace(asked, resumed=began)))
-        if caller is not None and caller.session is not None:
+        if caller is not None and caller.store is not None:
             asked = replace(asked, run_id=fingerprint(f"{caller.run_id} {call}".encode()))
         return await _ended(Run(self._supervisor, replace(asked, task=task)))
 

@@ -223,7 +223,7 @@ class TurnLoop:
             messages=self._history.messages,
             instructions=self._instructions,
             tools=tuple(self._calls.offered.specs()),
-            tool_choice=supervisor.tool_choice,
+            tool_choice=supervisor.requests.tool_choice,
             settings=supervisor.model_settings,
         )
         self._delivery.retried_inside = False
@@ -307,7 +307,7 @@ class TurnLoop:
 
     def _record(self, results: Mapping[str, ToolResult]) -> None:
         """Append the model's message to the history, every call with its result."""
-        content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
+        content, turn = self._core.take_reply(self._supervisor.requests.looped_text), self._core.turn
         if content and turn is not None:
             self._look_at_edits()
             answered = (
@@ -388,7 +388,8 @@ class TurnLoop:
             delay_s = 0.0  # the gate says when, and the attempt is not the run's own failure
         else:
             tries.failures += 1
-            delay_s = self._supervisor.retries.delay_s(tries.failures, turn.model_error)
+            retries = self._supervisor.requests.retries
+            delay_s = retries.delay_s(tries.failures, turn.model_error) if retries is not None else None
         if core.stop is not None or delay_s is None:
             return
         core.will_retry(delay_s)

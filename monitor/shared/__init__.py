@@ -15,8 +15,8 @@ expires, and the amount comes back.
     from monitor.shared import Outages
 
     outages = Outages()
-    researcher = Supervisor(model, tools=[search], outages=outages)
-    writer = Supervisor(model, tools=[search, publish], outages=outages)
+    researcher = Supervisor(model, tools=[search], requests=Requests(outages=outages))
+    writer = Supervisor(model, tools=[search, publish], requests=Requests(outages=outages))
 
 **Rows.** Processes tell each other what they know: each writes rows by name, and asks for what is
 newer than what it has seen. `rows_at(address)` opens such a store.

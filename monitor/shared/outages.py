@@ -120,7 +120,7 @@ class OutageAnswer(NamedTuple):
 
 class Outages:
     """Finds what fails in many runs, and lets them wait until it works again. One object is given
-    to all supervisors of a process: `Supervisor(model, outages=outages)`.
+    to all supervisors of a process: `Supervisor(model, requests=Requests(outages=outages))`.
 
     - `store`: where the failures are counted; by default in this process. With
       `SQLiteOutages(path)` the processes of one machine count together.

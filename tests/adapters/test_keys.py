@@ -113,7 +113,11 @@ async def test_a_key_that_the_service_repeats_is_kept_nowhere(
         async with make(server.base_url, transport) as model:
             sinks: list[Any] = [memory, jsonl, LogSink()]
             supervisor = monitor.Supervisor(
-                model, retries=None, last_turn=None, stop_when=monitor.MaxTurns(3), sinks=sinks
+                model,
+                requests=monitor.runs.Requests(retries=None),
+                last_turn=None,
+                stop_when=monitor.MaxTurns(3),
+                sinks=sinks,
             )
             outcome = await supervisor.run("x")
         await anyio.lowlevel.checkpoint()  # aiohttp closes its connections a moment after its client

@@ -36,7 +36,7 @@ def two_turns(tmp_path: Path) -> Path:
     return path
 
 
-async def asked(model: Model, guard: monitor.Guard) -> monitor.Turn:
+async def asked(model: Model, guard: monitor.Guard) -> monitor.outcome.Turn:
     async with guard.watch(lambda: model.stream(REQUEST), adapter=getattr(model, "adapter", None)) as watched:
         async for _ in watched:
             pass

@@ -268,7 +268,7 @@ async def test_an_abort_is_seen_within_a_second_while_the_model_answers(tmp_path
 
 async def test_a_question_ends_the_step_and_the_answer_is_taken_in_the_next(tmp_path: Any):
     control, sessions, effects = FolderControl(tmp_path), FolderSessions(tmp_path), Effects()
-    known = supervisors(effects, approval="default")
+    known = supervisors(effects, calls=monitor.runs.ToolCalls(approval="default"))
     await enter(sessions, ID, JOB)
     waits = await take_turn(known, sessions, ID, 1, control=control)
     assert (waits.next, waits.reason, effects.made) == ("wait", "paused", [])
@@ -300,7 +300,10 @@ async def test_an_answer_that_comes_while_other_calls_of_the_turn_go_on_is_not_w
     known = Supervisors()
     model = ScriptedModel([call("look"), call("send", to="Ada")], "Done.")
     tools: list[Any] = [monitor.tool(kind="read")(look), send]
-    known.add("writer", monitor.Supervisor(model, tools=tools, approval=Approval(mode="default")))
+    known.add(
+        "writer",
+        monitor.Supervisor(model, tools=tools, calls=monitor.runs.ToolCalls(approval=Approval(mode="default"))),
+    )
     await enter(sessions, ID, JOB)
     receipts: list[Receipt] = []
 
@@ -324,7 +327,7 @@ async def test_an_answer_that_comes_while_other_calls_of_the_turn_go_on_is_not_w
 
 async def test_a_question_that_nobody_answers_in_time_is_refused(tmp_path: Any):
     sessions, effects = MemorySessions(), Effects()
-    known = supervisors(effects, approval=Approval(mode="default", expires_s=0.001))
+    known = supervisors(effects, calls=monitor.runs.ToolCalls(approval=Approval(mode="default", expires_s=0.001)))
     await enter(sessions, ID, JOB)
     waits = await take_turn(known, sessions, ID, 1, control=FolderControl(tmp_path))
     assert waits.next == "wait"

@@ -145,7 +145,8 @@ async def test_a_compaction_that_nobody_waits_for_any_longer_does_not_make_the_d
 
 async def test_a_retry_is_told_before_its_delay():
     d = Drive(
-        model=failing(Failed(monitor.models.ErrorKind.SERVER), "done"), retries=monitor.Retries(3, first_delay_s=30.0)
+        model=failing(Failed(monitor.models.ErrorKind.SERVER), "done"),
+        requests=monitor.runs.Requests(retries=monitor.Retries(3, first_delay_s=30.0)),
     )
     async with d.run as run:
         async for event in run:
@@ -160,7 +161,8 @@ async def test_a_retry_is_told_before_its_delay():
 
 async def test_what_the_caller_takes_of_the_delay_is_part_of_it():
     d = Drive(
-        model=failing(Failed(monitor.models.ErrorKind.SERVER), "done"), retries=monitor.Retries(3, first_delay_s=30.0)
+        model=failing(Failed(monitor.models.ErrorKind.SERVER), "done"),
+        requests=monitor.runs.Requests(retries=monitor.Retries(3, first_delay_s=30.0)),
     )
     async with anyio.create_task_group() as group, d.run as run:
         async for event in run:

@@ -329,7 +329,7 @@ async def test_another_attempt_at_a_turn_is_no_new_question() -> None:
         agent,
         judge=monitor.LoopJudge(judge_model, first_turn=1),
         sinks=[sink],
-        retries=monitor.Retries(1, first_delay_s=0),
+        requests=monitor.runs.Requests(retries=monitor.Retries(1, first_delay_s=0)),
     )
     assert (await supervisor.run("Go.")).ok
     assert len(agent.requests) == 2

@@ -138,7 +138,9 @@ def test_whole_runs_need_no_event_loop_of_the_program_and_may_share_a_client(sdk
             "anthropic": lambda: AsyncAnthropic(api_key="x", base_url=server.base_url, max_retries=0),
             "google": lambda: gemini(server),
         }[sdk]()
-        supervisor = monitor.Supervisor(monitor.model(f"{sdk}:m", client=client), tools=[look], retries=None)
+        supervisor = monitor.Supervisor(
+            monitor.model(f"{sdk}:m", client=client), tools=[look], requests=monitor.runs.Requests(retries=None)
+        )
         outcomes = [supervisor.run_sync("Is it closed?") for _ in range(3)]
         run_in_own_loop(client.aio.aclose if sdk == "google" else client.close)
     assert [outcome.detail for outcome in outcomes if not outcome.ok] == []

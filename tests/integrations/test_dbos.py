@@ -36,6 +36,7 @@ from monitor.fleet import (
 from monitor.fleet.control import RUN, TURN
 from monitor.messages import ApprovalAnswer, AssistantMessage
 from monitor.models import ModelRequest
+from monitor.runs import ToolCalls
 from monitor.testing import Pause, Stall
 from monitor.tools import Approval
 from tests.databases import postgres
@@ -128,7 +129,7 @@ async def test_an_abort_ends_a_run_that_is_carried_out_and_one_that_waits_in_the
 
 async def test_a_run_that_waits_for_a_person_holds_no_place_in_the_queue(fleet: Fleet, tmp_path: Path):
     effects = Effects()
-    known = supervisors(effects, model=short, outputs=None, approval="default")
+    known = supervisors(effects, model=short, outputs=None, calls=ToolCalls(approval="default"))
     answered, other = [await fleet.submit("writer", "Write.", key=key) for key in ("answered", "other")]
     async with fleet.work(known, worker="w", concurrency=1):
         assert [(await fleet.result(id)).next for id in (answered, other)] == ["wait", "wait"]
@@ -143,7 +144,9 @@ async def test_a_run_that_waits_for_a_person_holds_no_place_in_the_queue(fleet: 
 
 async def test_a_question_that_expires_lets_the_run_go_on(fleet: Fleet, tmp_path: Path):
     effects = Effects()
-    known = supervisors(effects, model=short, outputs=None, approval=Approval(mode="default", expires_s=0.3))
+    known = supervisors(
+        effects, model=short, outputs=None, calls=ToolCalls(approval=Approval(mode="default", expires_s=0.3))
+    )
     id = await fleet.submit("writer", "Write.")
     async with fleet.work(known, worker="w"):
         while (await fleet.result(id)).next != "end":  # noqa: ASYNC110 - a fleet has no event for it
@@ -154,7 +157,7 @@ async def test_a_question_that_expires_lets_the_run_go_on(fleet: Fleet, tmp_path
 
 
 async def test_an_answer_that_comes_before_its_workflow_is_over_is_not_lost(fleet: Fleet, tmp_path: Path):
-    known = supervisors(Effects(), model=short, outputs=None, approval="default")
+    known = supervisors(Effects(), model=short, outputs=None, calls=ToolCalls(approval="default"))
     id = await fleet.submit("writer", "Write.")
     async with fleet.work(known, worker="w"):
         assert (await fleet.result(id)).next == "wait"
@@ -321,7 +324,7 @@ async def test_the_runs_of_a_worker_whose_name_never_comes_back_are_adopted(
 
 
 async def test_runs_are_listed_by_their_state_and_go_on_when_they_are_asked_to(fleet: Fleet, tmp_path: Path):
-    known = supervisors(Effects(), model=short, outputs=None, approval="default")
+    known = supervisors(Effects(), model=short, outputs=None, calls=ToolCalls(approval="default"))
     asks, other = [await fleet.submit("writer", "Write.", key=key) for key in ("asks", "other")]
     assert {(one.session, one.state, one.worker) for one in await fleet.list()} == {
         (asks, "queued", None),
@@ -348,7 +351,7 @@ async def test_runs_are_listed_by_their_state_and_go_on_when_they_are_asked_to(f
 async def test_a_fleet_with_its_sessions_on_postgresql_needs_no_folder(database: str):
     sessions, control, effects = PostgresSessions(database), PostgresControl(database), Effects()
     fleet = Fleet(database, sessions, control=control, poll_s=POLL_S)
-    known = supervisors(effects, model=short, outputs=None, approval="default")
+    known = supervisors(effects, model=short, outputs=None, calls=ToolCalls(approval="default"))
     id = await fleet.submit("writer", "Write.")
     async with fleet.work(known):
         assert (await fleet.result(id)).next == "wait"

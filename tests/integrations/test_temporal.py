@@ -177,7 +177,7 @@ async def test_a_turn_that_a_worker_leaves_is_made_by_another_and_no_effect_happ
 
 
 async def test_a_question_waits_outside_of_an_activity_for_its_answer(place: Place):
-    async with place.worker(place.supervisors(letters(1), approval="default")):
+    async with place.worker(place.supervisors(letters(1), calls=monitor.runs.ToolCalls(approval="default"))):
         id = await place.submit()
         (waits,) = await until(lambda: place.fleet.list(state="waits"))
         assert waits.session == id
@@ -192,7 +192,7 @@ async def test_a_question_waits_outside_of_an_activity_for_its_answer(place: Pla
 
 async def test_a_question_that_nobody_answers_in_time_holds_no_run_for_ever(place: Place):
     approval = monitor.tools.Approval(mode="default", expires_s=0.5)
-    async with place.worker(place.supervisors(letters(1), approval=approval)):
+    async with place.worker(place.supervisors(letters(1), calls=monitor.runs.ToolCalls(approval=approval))):
         receipt = await place.fleet.result(await place.submit())
     assert (receipt.ok, receipt.turn, place.effects) == (True, 3, [])
 

@@ -214,7 +214,7 @@ def in_two_tools(**options: Any) -> Moment:
 def in_a_retry_delay(**options: Any) -> Moment:
     case = Case(
         Model(ScriptedStream(TextDelta("half"), ConnectionError("gone"))),
-        retries=monitor.Retries(first_delay_s=60),
+        requests=monitor.runs.Requests(retries=monitor.Retries(first_delay_s=60)),
         **options,
     )
     case.model.adapter = Failing
@@ -1058,7 +1058,7 @@ CHILD_ENDINGS: list[tuple[str, dict[str, Any], Reason]] = [
     ("detector", {"detectors": [CrashingDetector(TextDelta)]}, Reason.ERROR),
     ("condition", {"stop_when": CrashingCondition("streaming")}, Reason.ERROR),
     ("policy", {"policy": CrashingPolicy("turn_started")}, Reason.ERROR),
-    ("outputs", {"outputs": {"x": int}, "max_nudges": 0}, Reason.MISSING_OUTPUTS),
+    ("outputs", {"outputs": {"x": int}, "requests": monitor.runs.Requests(max_nudges=0)}, Reason.MISSING_OUTPUTS),
 ]
 
 

@@ -94,13 +94,13 @@ class World:
         return ApprovalAnswer(id=request.id, decision=decision)
 
     def supervisor(self) -> monitor.Supervisor:
-        options: dict[str, Any] = {"tools": self.tools(), "approver": self.approve}
+        options: dict[str, Any] = {"tools": self.tools(), "calls": monitor.runs.ToolCalls(approver=self.approve)}
         answers: list[Any] = [*CALLS[self.shape], "Done."]
         if self.shape == "nested":
             child = monitor.Supervisor(ScriptedModel(CALLS["three"][0], "Found."), **options)
             options["tools"] = [*options["tools"], child.as_tool(name="child", description="Looks.")]
         if self.shape == "outage":
-            options["outages"] = self.outages
+            options["requests"] = monitor.runs.Requests(outages=self.outages)
         if self.shape == "held":
             options["policy"] = monitor.Ladder(hold=True)
         return monitor.Supervisor(
@@ -324,14 +324,18 @@ async def test_a_run_that_died_while_a_person_was_asked_goes_on_with_the_questio
 
     memory = InMemorySession()
     options: dict[str, Any] = {"tools": [pay]}
-    first = monitor.Supervisor(ScriptedModel([call("pay", amount=3)]), approver=dies, **options)
+    first = monitor.Supervisor(
+        ScriptedModel([call("pay", amount=3)]), calls=monitor.runs.ToolCalls(approver=dies), **options
+    )
     with pytest.raises(Died):
         await first.run("go", session=Mortal(memory, steps, after=after))
     assert states == [["awaiting_approval"]] * (not after)
     (record,) = await memory.calls()
     (question,) = await memory.approvals(only_open=True)
     assert (record.state, record.approval) == (CallState.AWAITING_APPROVAL, question.request.id)
-    second = monitor.Supervisor(ScriptedModel("Paid."), approver=answers, session=memory, **options)
+    second = monitor.Supervisor(
+        ScriptedModel("Paid."), calls=monitor.runs.ToolCalls(approver=answers), session=memory, **options
+    )
     async with await second.resume_stream() as run:
         async for event in run:
             if isinstance(event, ApprovalRequested):

@@ -91,7 +91,9 @@ async def test_a_fleet_waits_for_a_tool_and_goes_on_when_it_works_again():
     fleet = Fleet()
     service = Service(fleet, until=100.0)
     outages = outages_of(fleet.clock)
-    supervisor = fleet.supervisor(ScriptedModel(asks()), tools=[service.search], outages=outages)
+    supervisor = fleet.supervisor(
+        ScriptedModel(asks()), tools=[service.search], requests=monitor.runs.Requests(outages=outages)
+    )
     outcomes = await fleet.run(supervisor, runs=12, every_s=1.0)
     assert {outcome.reason for outcome in outcomes} == {TerminateReason.GOAL}
     (found,), (ended,) = fleet.events.of(OutageFound), fleet.events.of(OutageEnded)
@@ -109,7 +111,9 @@ async def test_a_fleet_waits_for_a_tool_and_goes_on_when_it_works_again():
 async def test_without_a_tool_that_fails_nothing_is_held():
     fleet = Fleet()
     supervisor = fleet.supervisor(
-        ScriptedModel(asks()), tools=[Service(fleet, until=0.0).search], outages=outages_of(fleet.clock)
+        ScriptedModel(asks()),
+        tools=[Service(fleet, until=0.0).search],
+        requests=monitor.runs.Requests(outages=outages_of(fleet.clock)),
     )
     await fleet.run(supervisor, runs=12, every_s=1.0)
     assert not fleet.events.of(RunHeld)
@@ -127,7 +131,9 @@ async def test_a_fleet_waits_for_its_provider_and_no_run_uses_up_its_retries():
         return "done"
 
     supervisor = fleet.supervisor(
-        ScriptedModel(answer), outages=outages_of(fleet.clock), retries=monitor.Retries(1), stop_when=None
+        ScriptedModel(answer),
+        requests=monitor.runs.Requests(outages=outages_of(fleet.clock), retries=monitor.Retries(1)),
+        stop_when=None,
     )
     outcomes = await fleet.run(supervisor, runs=12, every_s=0.1)
     assert {outcome.reason for outcome in outcomes} == {TerminateReason.GOAL}
@@ -142,7 +148,11 @@ async def test_the_limits_of_a_held_run_go_on(limit: monitor.Condition):
     outages = outages_of(fleet.clock, hold_s=1_000.0)
     service = Service(fleet, until=200.0)
     supervisor = fleet.supervisor(
-        ScriptedModel(asks()), tools=[service.search], outages=outages, stop_when=limit, last_turn=None
+        ScriptedModel(asks()),
+        tools=[service.search],
+        requests=monitor.runs.Requests(outages=outages),
+        stop_when=limit,
+        last_turn=None,
     )
     outcomes = await fleet.run(supervisor, runs=6, every_s=1.0)
     timed_out = isinstance(limit, monitor.Timeout)
@@ -156,7 +166,7 @@ async def test_an_abort_ends_a_held_run():
     supervisor = fleet.supervisor(
         ScriptedModel(asks()),
         tools=[Service(fleet, until=1e9).search],
-        outages=outages_of(fleet.clock),
+        requests=monitor.runs.Requests(outages=outages_of(fleet.clock)),
     )
     async with anyio.create_task_group() as group:
         group.start_soon(fleet.run, supervisor, 5, 1.0)
@@ -174,7 +184,7 @@ async def test_a_run_that_has_waited_long_enough_goes_on_in_spite_of_the_outage(
     supervisor = fleet.supervisor(
         ScriptedModel(asks()),
         tools=[service.search],
-        outages=outages_of(fleet.clock, hold_s=30.0),
+        requests=monitor.runs.Requests(outages=outages_of(fleet.clock, hold_s=30.0)),
         stop_when=monitor.MaxTurns(6),
         last_turn=None,
     )
@@ -199,7 +209,9 @@ async def test_a_held_run_stores_its_turn_first_and_is_left_as_soon_as_it_is_han
         await anyio.wait_all_tasks_blocked()
         fleet.clock.advance(1.0)
 
-    supervisor = fleet.supervisor(ScriptedModel(asks(2)), tools=[search], outages=outages)
+    supervisor = fleet.supervisor(
+        ScriptedModel(asks(2)), tools=[search], requests=monitor.runs.Requests(outages=outages)
+    )
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group, supervisor.stream("task", session=session) as run:
             run.hand_over(at_turn=9)
@@ -217,7 +229,7 @@ async def test_by_option_an_outage_is_told_and_nobody_is_held():
     supervisor = fleet.supervisor(
         ScriptedModel(asks()),
         tools=[Service(fleet, until=20.0).search],
-        outages=outages_of(fleet.clock, hold_s=None),
+        requests=monitor.runs.Requests(outages=outages_of(fleet.clock, hold_s=None)),
     )
     await fleet.run(supervisor, runs=8, every_s=1.0)
     assert len(fleet.events.of(OutageFound)) == 1
@@ -241,7 +253,7 @@ async def test_what_a_tool_says_of_the_call_is_no_outage(error: Callable[[], Exc
     supervisor = fleet.supervisor(
         ScriptedModel(asks()),
         tools=[Service(fleet, until=30.0, error=error).search],
-        outages=outages_of(fleet.clock),
+        requests=monitor.runs.Requests(outages=outages_of(fleet.clock)),
     )
     await fleet.run(supervisor, runs=8, every_s=1.0)
     assert bool(fleet.events.of(OutageFound)) == is_outage
@@ -261,7 +273,9 @@ async def test_a_tool_that_worked_before_and_says_that_it_fails_now_has_an_outag
         found = sum("all about" in str(message) for message in request.messages)
         return "done" if found else call("publish", page=f"page-{len(request.messages)}-{fleet.clock.now()}")
 
-    supervisor = fleet.supervisor(ScriptedModel(answer), tools=[publish], outages=outages_of(fleet.clock))
+    supervisor = fleet.supervisor(
+        ScriptedModel(answer), tools=[publish], requests=monitor.runs.Requests(outages=outages_of(fleet.clock))
+    )
     outcomes = await fleet.run(supervisor, runs=20, every_s=1.0)
     (found,) = fleet.events.of(OutageFound)
     assert found.finding.since_s >= 10.0
@@ -275,9 +289,11 @@ async def test_runs_of_different_supervisors_and_nested_ones_share_one_outage():
     nested = fleet.supervisor(
         ScriptedModel(lambda request: call("helper", task="look") if len(request.messages) == 1 else "done"),
         tools=[helper.as_tool(name="helper", description="Helps.")],
-        outages=outages,
+        requests=monitor.runs.Requests(outages=outages),
     )
-    plain = fleet.supervisor(ScriptedModel(asks()), tools=[service.search], outages=outages)
+    plain = fleet.supervisor(
+        ScriptedModel(asks()), tools=[service.search], requests=monitor.runs.Requests(outages=outages)
+    )
     async with fleet.clock.autojump(), anyio.create_task_group() as group:
         for supervisor in (nested, plain) * 3:
             group.start_soon(fleet.one, supervisor)
@@ -297,7 +313,7 @@ async def test_without_its_store_a_run_goes_on_and_says_so_once():
     supervisor = fleet.supervisor(
         ScriptedModel(asks()),
         tools=[Service(fleet, until=4.0).search],
-        outages=Outages(Lost(clock=fleet.clock.now), rule=RULE),
+        requests=monitor.runs.Requests(outages=Outages(Lost(clock=fleet.clock.now), rule=RULE)),
     )
     (outcome,) = await fleet.run(supervisor, runs=1, every_s=1.0)
     assert outcome.reason is TerminateReason.GOAL
@@ -307,7 +323,9 @@ async def test_without_its_store_a_run_goes_on_and_says_so_once():
 async def test_a_run_that_was_held_is_decided_again_without_the_outages():
     fleet, session = Fleet(), InMemorySession(chunks=True)
     service, outages = Service(fleet, until=50.0), outages_of(fleet.clock)
-    plain = fleet.supervisor(ScriptedModel(asks()), tools=[service.search], outages=outages)
+    plain = fleet.supervisor(
+        ScriptedModel(asks()), tools=[service.search], requests=monitor.runs.Requests(outages=outages)
+    )
     async with fleet.clock.autojump(), anyio.create_task_group() as group:
         for _ in range(5):
             group.start_soon(fleet.one, plain)
@@ -319,7 +337,7 @@ async def test_a_run_that_was_held_is_decided_again_without_the_outages():
 
 def test_what_are_no_outages_is_refused():
     with pytest.raises(ConfigError, match="outages"):
-        monitor.Supervisor(ScriptedModel("done"), outages=InMemoryOutages())  # type: ignore[call-overload]
+        monitor.Supervisor(ScriptedModel("done"), requests=monitor.runs.Requests(outages=InMemoryOutages()))  # type: ignore[arg-type]
 
 
 ADDRESSES: list[Callable[[int], str]] = [
@@ -341,7 +359,10 @@ async def test_errors_that_differ_in_addresses_ids_and_numbers_are_one_outage(nu
     fleet, numbers = Fleet(), iter(range(3, 1_000))
     service = Service(fleet, until=30.0, error=lambda: ConnectionError(f"cannot reach {numbered(next(numbers))}, gone"))
     supervisor = fleet.supervisor(
-        ScriptedModel(asks()), tools=[service.search], outages=outages_of(fleet.clock), stop_when=None
+        ScriptedModel(asks()),
+        tools=[service.search],
+        requests=monitor.runs.Requests(outages=outages_of(fleet.clock)),
+        stop_when=None,
     )
     await fleet.run(supervisor, runs=8, every_s=0.5)
     assert len(fleet.events.of(OutageFound)) == 1
@@ -352,7 +373,10 @@ async def test_errors_that_say_different_things_are_no_outage():
     said = (f"{'abcdefghij'[number % 10] * 4} is wrong" for number in itertools.count())
     service = Service(fleet, until=4.0, error=lambda: RuntimeError(next(said)))
     supervisor = fleet.supervisor(
-        ScriptedModel(asks()), tools=[service.search], outages=outages_of(fleet.clock), stop_when=None
+        ScriptedModel(asks()),
+        tools=[service.search],
+        requests=monitor.runs.Requests(outages=outages_of(fleet.clock)),
+        stop_when=None,
     )
     await fleet.run(supervisor, runs=8, every_s=0.2)
     assert not fleet.events.of(OutageFound)
@@ -370,7 +394,10 @@ async def test_a_model_that_loops_in_most_runs_at_once_is_one_outage_of_the_mode
 
     outages = Outages(InMemoryOutages(clock=fleet.clock.now), hold_s=None)
     supervisor = fleet.supervisor(
-        ScriptedModel(answer), outages=outages, detectors=monitor.default_detectors(), policy=StopAtFirstLoop()
+        ScriptedModel(answer),
+        requests=monitor.runs.Requests(outages=outages),
+        detectors=monitor.default_detectors(),
+        policy=StopAtFirstLoop(),
     )
     outcomes = await fleet.run(supervisor, runs=60, every_s=0.5)
     assert sum(one.reason is TerminateReason.LOOP_DETECTED for one in outcomes) == chanting
@@ -389,7 +416,7 @@ async def test_runs_wait_while_a_model_loops_and_go_on_when_it_answers():
 
     supervisor = fleet.supervisor(
         ScriptedModel(answer),
-        outages=outages_of(fleet.clock),
+        requests=monitor.runs.Requests(outages=outages_of(fleet.clock)),
         detectors=monitor.default_detectors(),
         policy=StopAtFirstLoop(),
     )

@@ -76,7 +76,9 @@ async def test_notes_that_speak_as_we_do_are_the_notes_of_others(voice: str, tmp
     model = ScriptedModel([call("remember", kind="plans", name="a", text=voice)], "done")
     await monitor.Supervisor(model, tools=[memory]).run("Remember it.")
     model = ScriptedModel("done")
-    await monitor.Supervisor(model, tools=[memory], notes=[NotesFile(tmp_path / "NOTES.md"), memory]).run("Go on.")
+    await monitor.Supervisor(
+        model, tools=[memory], instructions=monitor.runs.Instructions(notes=[NotesFile(tmp_path / "NOTES.md"), memory])
+    ).run("Go on.")
     instructions = model.requests[0].instructions or ""
     assert "plans/a" in instructions
     assert VETO.casefold() in instructions.casefold()

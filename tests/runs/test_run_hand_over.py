@@ -89,7 +89,9 @@ async def test_a_run_that_ends_before_has_its_own_reason():
 
 async def test_a_nudge_is_said_before_the_run_is_left():
     session = InMemorySession()
-    supervisor = monitor.Supervisor(ScriptedModel("Soon.", "Really soon."), outputs={"n": int}, max_nudges=1)
+    supervisor = monitor.Supervisor(
+        ScriptedModel("Soon.", "Really soon."), outputs={"n": int}, requests=monitor.runs.Requests(max_nudges=1)
+    )
     outcomes = await left_after_each_turn(supervisor, session)
     assert [one.reason for one in outcomes] == [Reason.WORKER_STOPPING, Reason.MISSING_OUTPUTS]
     assert len(await of(session, Nudged)) == 1
@@ -127,7 +129,7 @@ async def test_a_compaction_beside_the_run_is_waited_for():
         return [*reads(size), UsageReport(input_tokens=86_000, output_tokens=10)] if size == 10 else reads(size)
 
     supervisor = monitor.Supervisor(
-        ScriptedModel(script, suspends=True), tools=[read], result_bound=None, window=WINDOW
+        ScriptedModel(script, suspends=True), tools=[read], results=monitor.runs.Results(bound=None), window=WINDOW
     )
     outcomes = await left_after_each_turn(supervisor, session)
     assert outcomes[-1].ok

@@ -287,7 +287,7 @@ async def test_the_tokens_of_a_failed_attempt_were_spent():
     run = await drive(
         [Report(input_tokens=100, output_tokens=1), ConnectionError("gone")],
         ["Hi", Report(input_tokens=100, output_tokens=2)],
-        retries=monitor.Retries(first_delay_s=0),
+        requests=monitor.runs.Requests(retries=monitor.Retries(first_delay_s=0)),
     )
     assert run.outcome.usage.total_tokens == 203
 
@@ -420,14 +420,16 @@ async def test_each_reason_has_a_sentence_of_its_own():
         return "late"
 
     loop: dict[str, Any] = {"policy": monitor.StopAtFirstLoop()}
-    never: dict[str, Any] = {"last_turn": None, "retries": None}
+    never: dict[str, Any] = {"last_turn": None, "requests": monitor.runs.Requests(retries=None)}
     aborted = Drive(["a", Do(lambda: aborted.run.abort("the user pressed Ctrl-C")), "b"])
     price = monitor.Price(1, 1)
     runs = [
         await drive("Hello"),
         await drive(call("emit_value", name="a", value=1), outputs={"a": int}),
         await drive(call("terminate", status="failure", reason="no access")),
-        await drive("no", outputs={"a": int}, max_nudges=0, **never),
+        await drive(
+            "no", outputs={"a": int}, last_turn=None, requests=monitor.runs.Requests(retries=None, max_nudges=0)
+        ),
         await drive(call("look", q="x"), tools=[look], stop_when=monitor.MaxTurns(1), **never),
         await drive(call("look", q="x"), tools=[look], stop_when=monitor.MaxModelCalls(1), **never),
         await drive(

@@ -277,7 +277,7 @@ async def test_by_default_its_copies_are_trimmed_to_a_marker_with_length_and_has
 
 @pytest.mark.parametrize("looped", ["keep", "discard"])
 async def test_or_it_is_kept_or_discarded_whole(looped: Any):
-    run = await drive(LOOP, "It is noon.", looped_text=looped)
+    run = await drive(LOOP, "It is noon.", requests=monitor.runs.Requests(looped_text=looped))
     came, _ = cut_at(run)
     (reply,) = replies(run)
     (part,) = reply.content
@@ -337,7 +337,7 @@ async def test_a_loop_that_is_only_observed_stays_in_the_history_as_it_is_if_it_
         "Done.",
         tools=[look],
         policy=monitor.policy.ObserveOnly(),
-        looped_text="keep",
+        requests=monitor.runs.Requests(looped_text="keep"),
     )
     (reply,) = replies(run)
     assert reply.content[0] == Text("".join(LOOP))
@@ -346,4 +346,4 @@ async def test_a_loop_that_is_only_observed_stays_in_the_history_as_it_is_if_it_
 def test_another_word_for_it_is_refused():
     wrong: Any = "drop"
     with pytest.raises(monitor.ConfigError, match="looped_text"):
-        monitor.Supervisor(ScriptedModel("x"), looped_text=wrong)
+        monitor.Supervisor(ScriptedModel("x"), requests=monitor.runs.Requests(looped_text=wrong))

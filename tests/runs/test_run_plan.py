@@ -71,7 +71,12 @@ async def test_steps_may_be_given_with_a_status_and_done_ones_drive_nothing():
 
 @pytest.mark.feature("OM-10")
 async def test_a_model_that_stops_at_a_step_is_told_again_a_bounded_number_of_times():
-    run = await drive(lambda request: f"I am at it, {len(request.messages)}.", plan=PLAN, max_nudges=2, last_turn=None)
+    run = await drive(
+        lambda request: f"I am at it, {len(request.messages)}.",
+        plan=PLAN,
+        requests=monitor.runs.Requests(max_nudges=2),
+        last_turn=None,
+    )
     assert run.outcome.reason is Reason.MISSING_OUTPUTS
     assert "plan unfinished, at: read the page" in run.outcome.detail
     assert len(run.requests) == 3
@@ -80,7 +85,7 @@ async def test_a_model_that_stops_at_a_step_is_told_again_a_bounded_number_of_ti
 async def test_moving_on_does_not_use_up_the_nudges():
     steps = [f"step {n}" for n in range(1, 9)]
     answers = [answer for n in range(1, 9) for answer in (mark(n), f"Step {n} is done.")]
-    run = await drive(*answers, "Summary.", plan=monitor.Plan(steps), max_nudges=1)
+    run = await drive(*answers, "Summary.", plan=monitor.Plan(steps), requests=monitor.runs.Requests(max_nudges=1))
     assert run.outcome.reason is Reason.GOAL
     assert len(run.requests) == 17
 

@@ -191,7 +191,7 @@ async def test_two_runs_at_once_need_two_sessions_and_the_next_one_may_follow():
 
 async def test_a_session_is_the_ledger():
     with pytest.raises(monitor.ConfigError, match="session= or ledger="):
-        supervisor("x", session=InMemorySession(), ledger=InMemorySession())
+        supervisor("x", session=InMemorySession(), calls=monitor.runs.ToolCalls(ledger=InMemorySession()))
     with pytest.raises(monitor.ConfigError, match="session"):
         supervisor("x", session="file.session")
 
@@ -236,9 +236,9 @@ async def test_a_subagent_is_a_run_of_the_same_session_on_a_branch_of_its_own():
 async def test_a_compaction_is_a_hidden_run_and_a_node_that_shows_the_summary():
     store = InMemorySession()
     model = ScriptedModel(reads(30_000, 30_000, 27_000), reads(9_000), SUMMARY, "done")
-    outcome = await monitor.Supervisor(model, tools=[read], result_bound=None, window=WINDOW, session=store).run(
-        "do it", run_id="r"
-    )
+    outcome = await monitor.Supervisor(
+        model, tools=[read], results=monitor.runs.Results(bound=None), window=WINDOW, session=store
+    ).run("do it", run_id="r")
     assert outcome.ok
     assert outcome.compaction_usage.input_tokens > 0
     assert [run.id for run in await store.runs()] == ["r"]
@@ -254,7 +254,9 @@ async def test_a_compaction_is_a_hidden_run_and_a_node_that_shows_the_summary():
     assert len(originals) > len(context.messages)  # nothing original is changed or gone
     # and the conversation goes on from what the model is shown
     after = ScriptedModel("And so on.")
-    await monitor.Supervisor(after, tools=[read], result_bound=None, window=WINDOW).run("more", session=store)
+    await monitor.Supervisor(after, tools=[read], results=monitor.runs.Results(bound=None), window=WINDOW).run(
+        "more", session=store
+    )
     assert after.requests[0].messages[:-1] == outcome.history
 
 
@@ -290,7 +292,9 @@ async def test_results_that_are_cleared_are_edits_on_the_branch_and_the_original
     prune = PruneResults(protect_tokens=2_000, more_than_tokens=1_000, protect_turns=0)
     compaction = monitor.Compaction.opencode(after_turn=(prune,))
     options: dict[str, Any] = {"compaction": compaction, "window": WINDOW, "session": store}
-    outcome = await monitor.Supervisor(model, tools=[read], **{"result_bound": None, **options}).run("do it")
+    outcome = await monitor.Supervisor(
+        model, tools=[read], **{"results": monitor.runs.Results(bound=None), **options}
+    ).run("do it")
     assert outcome.ok
     edits = [node for node in await store.active_path() if node.kind is NodeKind.CONTEXT_EDIT]
     assert edits
@@ -461,7 +465,11 @@ async def test_a_run_that_waits_for_an_approval_survives_its_process(tmp_path: P
 
     options: dict[str, Any] = {"tools": [delete, look]}
     async with SQLiteSession(tmp_path / "s") as store:
-        first = supervisor([call("look", q="x"), call("delete", name="x")], approver=PendingApprovals(), **options)
+        first = supervisor(
+            [call("look", q="x"), call("delete", name="x")],
+            calls=monitor.runs.ToolCalls(approver=PendingApprovals()),
+            **options,
+        )
         paused = await first.run("go", session=store)
         assert paused.reason is Reason.PAUSED
         assert (await store.runs())[0].state is RunStage.WAITING
@@ -469,12 +477,12 @@ async def test_a_run_that_waits_for_an_approval_survives_its_process(tmp_path: P
         (asked,) = await store.approvals(only_open=True)
         assert asked.request == paused.pending[0]
         # nobody has answered yet: it waits further
-        again = await supervisor(approver=PendingApprovals(), **options).resume(store)
+        again = await supervisor(calls=monitor.runs.ToolCalls(approver=PendingApprovals()), **options).resume(store)
         assert (again.reason, effects) == (Reason.PAUSED, [])
         approver = PendingApprovals(requests=again.pending)
         approver.answer(ApprovalAnswer(id=again.pending[0].id, decision="approved"))
         model = ScriptedModel("Deleted.")
-        last = await monitor.Supervisor(model, approver=approver, **options).resume(store)
+        last = await monitor.Supervisor(model, calls=monitor.runs.ToolCalls(approver=approver), **options).resume(store)
         assert (last.ok, effects) == (True, ["x"])
         (reply,) = [one for one in model.requests[0].messages if isinstance(one, AssistantMessage)]
         assert [result.text for result in reply.results] == ["found x", "deleted x"]

@@ -160,7 +160,11 @@ async def test_a_persons_word_that_imitates_the_monitor_is_escaped():
 async def test_a_message_ends_the_wait_before_another_attempt():
     clock = FakeClock()
     drive = Drive(
-        ConnectionError("gone"), "Done.", tools=[look], clock=clock, retries=monitor.Retries(2, first_delay_s=600.0)
+        ConnectionError("gone"),
+        "Done.",
+        tools=[look],
+        clock=clock,
+        requests=monitor.runs.Requests(retries=monitor.Retries(2, first_delay_s=600.0)),
     )
     async with drive.run as run, anyio.create_task_group() as tasks:
 
@@ -243,13 +247,17 @@ async def test_a_message_to_a_paused_run_waits_for_its_next_process():
 
     options: Any = {"tools": [pay, say], "session": store}
     approver = monitor.tools.PendingApprovals()
-    first = monitor.Supervisor(ScriptedModel([call("say", q="pay less"), call("pay")]), approver=approver, **options)
+    first = monitor.Supervisor(
+        ScriptedModel([call("say", q="pay less"), call("pay")]),
+        calls=monitor.runs.ToolCalls(approver=approver),
+        **options,
+    )
     assert (await first.run("do it")).reason is Reason.PAUSED
     (asked,) = await store.approvals(only_open=True)
     answer = monitor.messages.ApprovalAnswer(id=asked.request.id, decision="approved")
     approver = monitor.tools.PendingApprovals(requests=[asked.request], answers=[answer])
     model = ScriptedModel("Done.")
-    outcome = await monitor.Supervisor(model, approver=approver, **options).resume()
+    outcome = await monitor.Supervisor(model, calls=monitor.runs.ToolCalls(approver=approver), **options).resume()
     assert outcome.ok
     assert text_of_user(model.requests[0].messages[-1]) == "pay less"
     assert said(outcome.history).count("pay less") == 1
@@ -264,7 +272,9 @@ async def test_a_run_that_is_closed_returns_the_messages_that_wait():
         return "paid"
 
     model = ScriptedModel([call("say", q="pay less"), call("pay")])
-    supervisor = monitor.Supervisor(model, tools=[pay, say], session=store, approver=monitor.tools.PendingApprovals())
+    supervisor = monitor.Supervisor(
+        model, tools=[pay, say], session=store, calls=monitor.runs.ToolCalls(approver=monitor.tools.PendingApprovals())
+    )
     await supervisor.run("do it", run_id="r1")
     await store.close_run("r1", "nobody needs it")
     returned = [one.event for one in await store.events("r1") if isinstance(one.event, SteerReturned)]

@@ -102,7 +102,7 @@ async def test_the_same_holds_for_what_the_child_may_spend(options: dict[str, An
 
 @pytest.mark.parametrize("row", ["I2"])
 async def test_a_child_that_fails_is_an_error_result(row: str):
-    _, tool, _ = child(ValueError("broken"), retries=None)
+    _, tool, _ = child(ValueError("broken"), requests=monitor.runs.Requests(retries=None))
     run = await drive(research(), "Oh.", tools=[tool])
     (result,) = run.results(0)
     assert result.is_error

@@ -57,7 +57,10 @@ def test_what_tokens_cost_is_called_prices_everywhere(of: Any):
 @pytest.mark.feature("GC-10")
 async def test_variables_are_filled_in_and_other_dollars_stay():
     run = await drive(
-        "Done.", instructions='Write ${n} lines for $5, as {"json": 1}, $${n}.', variables={"n": 3, "unused": 1}
+        "Done.",
+        instructions=monitor.runs.Instructions(
+            'Write ${n} lines for $5, as {"json": 1}, $${n}.', variables={"n": 3, "unused": 1}
+        ),
     )
     assert (run.requests[0].instructions or "").startswith('Write 3 lines for $5, as {"json": 1}, ${n}.')
 
@@ -112,7 +115,7 @@ async def test_a_tool_with_required_parameters_is_taken_as_it_is(row: str):
         ({"close_grace_s": 0}, "close_grace_s"),
         ({"clock": 3}, "clock"),
         ({"max_nudges": True}, "max_nudges"),
-        ({"model_settings": 3}, "model_settings"),
+        ({"model_settings": 3}, "settings"),
         ({"history": None}, "history"),
         ({"instructions": 3}, "instructions"),
     ],
@@ -140,14 +143,16 @@ async def test_a_task_is_a_text_or_a_message(task: Any):
 @pytest.mark.feature("OM-09")
 @pytest.mark.parametrize("choice", ["auto", "required", "none"])
 async def test_the_tool_choice_is_passed_to_the_model(choice: Any):
-    run = await drive("Done.", tool_choice=choice, tools=[look])
+    run = await drive("Done.", requests=monitor.runs.Requests(tool_choice=choice), tools=[look])
     assert run.requests[0].tool_choice == choice
 
 
 async def test_history_settings_and_a_task_with_an_image_are_sent_as_they_are():
     before = (UserMessage((Text("hello"),)), AssistantMessage((Text("hi"),)))
     task = UserMessage((Text("what is it?"), Media("image/png", data="aGk=")))
-    run = await drive("A cat.", history=before, task=task, model_settings={"temperature": 0.5})
+    run = await drive(
+        "A cat.", history=before, task=task, requests=monitor.runs.Requests(settings={"temperature": 0.5})
+    )
     request = run.requests[0]
     assert request.messages == (*before, task)
     assert request.settings == {"temperature": 0.5}

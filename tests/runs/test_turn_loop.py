@@ -137,14 +137,22 @@ async def test_stopping_with_outputs_missing_brings_one_user_message_that_names_
 
 @pytest.mark.feature("GC-08")
 async def test_nudges_are_bounded_and_what_was_emitted_is_kept():
-    run = await drive(lambda request: "Done.", outputs={"a": int}, max_nudges=2, last_turn=None)
+    run = await drive(
+        lambda request: "Done.", outputs={"a": int}, requests=monitor.runs.Requests(max_nudges=2), last_turn=None
+    )
     outcome = run.outcome
     assert (outcome.reason, outcome.ok, outcome.missing) == (Reason.MISSING_OUTPUTS, False, ["a"])
     assert (outcome.limit, outcome.value) == (2, "a")
     assert "after 2 nudges" in outcome.detail
     assert len(run.requests) == 3
 
-    run = await drive(emit("b", 1), "Done.", outputs={"a": int, "b": int}, max_nudges=0, last_turn=None)
+    run = await drive(
+        emit("b", 1),
+        "Done.",
+        outputs={"a": int, "b": int},
+        requests=monitor.runs.Requests(max_nudges=0),
+        last_turn=None,
+    )
     assert (run.outcome.reason, run.outcome.emitted, run.outcome.missing) == (Reason.MISSING_OUTPUTS, {"b": 1}, ["a"])
     assert run.outcome.output is None
 
@@ -294,7 +302,7 @@ async def test_the_instructions_tell_when_to_emit_and_when_to_terminate(tools: l
 async def test_the_instructions_stay_the_same_over_a_run_and_name_no_tool_that_may_not_be_called():
     run = await drive(call("look", q="x"), "Done.", tools=[look], instructions="Be quick.")
     assert run.requests[0].instructions == run.requests[1].instructions
-    run = await drive("Done.", tool_choice="none")
+    run = await drive("Done.", requests=monitor.runs.Requests(tool_choice="none"))
     assert "terminate" not in (run.requests[0].instructions or "")
 
 
@@ -340,13 +348,13 @@ async def test_run_is_the_same_as_stream_without_the_events():
 
 @pytest.mark.parametrize("text", BLANK)
 async def test_an_answer_in_which_nothing_can_be_seen_is_no_goal(text: str):
-    run = await drive(lambda request: text, retries=None)
+    run = await drive(lambda request: text, requests=monitor.runs.Requests(retries=None))
     assert run.outcome.reason is Reason.INVALID_STREAM
 
 
 @pytest.mark.parametrize("keep", [0, 3])
 async def test_how_much_text_is_kept_for_the_outcome_has_no_say_in_what_is_an_answer(keep: int):
-    run = await drive("     a long answer", keep_text_chars=keep)
+    run = await drive("     a long answer", requests=monitor.runs.Requests(keep_text_chars=keep))
     assert run.outcome.reason is Reason.GOAL
     assert run.outcome.text == "     a long answer"[:keep]
 

@@ -113,7 +113,9 @@ async def test_without_outputs_an_answer_in_the_last_turn_is_the_goal_unless_not
         Reason.MAX_TURNS,
         "It is noon.",
     )
-    run = await drive(call("look", q="x"), "\u200b", tools=[look], stop_when=ONE, retries=None)
+    run = await drive(
+        call("look", q="x"), "\u200b", tools=[look], stop_when=ONE, requests=monitor.runs.Requests(retries=None)
+    )
     assert (run.outcome.reason, run.outcome.recovered_from) == (Reason.MAX_TURNS, None)
 
 
@@ -133,7 +135,7 @@ async def test_terminate_in_the_last_turn(status: str, reason: monitor.Terminate
 async def test_a_run_that_is_given_up_on_for_missing_outputs_gets_one_too(
     row: str, last: Any, reason: monitor.TerminateReason
 ):
-    run = await drive("Done.", "Done, I said.", last, outputs={"a": int}, max_nudges=1)
+    run = await drive("Done.", "Done, I said.", last, outputs={"a": int}, requests=monitor.runs.Requests(max_nudges=1))
     assert run.outcome.reason is reason
     assert run.outcome.recovered_from is (Reason.MISSING_OUTPUTS if reason is Reason.GOAL else None)
     assert run.kinds(monitor.events.Nudged, monitor.events.LastTurnStarted) == ["Nudged", "LastTurnStarted"]
@@ -224,7 +226,13 @@ async def test_an_abort_in_the_last_turn_is_an_abort():
 
 
 async def test_a_model_that_fails_in_the_last_turn_leaves_the_reason_what_it_was():
-    run = await drive(call("look", q="x"), ConnectionError("gone"), tools=[look], stop_when=ONE, retries=None)
+    run = await drive(
+        call("look", q="x"),
+        ConnectionError("gone"),
+        tools=[look],
+        stop_when=ONE,
+        requests=monitor.runs.Requests(retries=None),
+    )
     assert run.outcome.reason is Reason.MAX_TURNS
 
 
@@ -241,7 +249,9 @@ async def test_an_attempt_that_failed_just_before_keeps_nobody_from_the_last_tur
         tools=[look],
         outputs={"a": int},
         stop_when=condition,
-        retries=monitor.Retries(first_delay_s=20 if condition.name == "max_model_calls" else 50),
+        requests=monitor.runs.Requests(
+            retries=monitor.Retries(first_delay_s=20 if condition.name == "max_model_calls" else 50)
+        ),
     )
     async with anyio.create_task_group() as group:
         group.start_soon(d.go)

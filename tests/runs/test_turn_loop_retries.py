@@ -87,7 +87,7 @@ class TestAnswersThatAreNone:
     @pytest.mark.parametrize("attempts", [0, 3])
     async def test_they_are_asked_for_so_often_and_then_the_run_ends(self, answer: list[Any], said: str, attempts: int):
         """R19: four calls, three retries."""
-        run = await drive(lambda request: answer, retries=monitor.Retries(attempts))
+        run = await drive(lambda request: answer, requests=monitor.runs.Requests(retries=monitor.Retries(attempts)))
         assert (run.outcome.reason, run.outcome.ok) == (Reason.INVALID_STREAM, False)
         assert said in run.outcome.detail
         assert len(run.requests) == attempts + 1
@@ -120,7 +120,7 @@ class TestAnswersThatAreNone:
             "",
             "It is noon.",
             tools=[look],
-            retries=monitor.Retries(2, first_delay_s=0),
+            requests=monitor.runs.Requests(retries=monitor.Retries(2, first_delay_s=0)),
         )
         assert run.outcome.reason is Reason.GOAL
         assert [event.attempt for event in run.of(monitor.events.RetryScheduled)] == [2, 3, 2, 3]
@@ -136,7 +136,10 @@ class TestFailedCalls:
     @pytest.mark.parametrize("kind", [ErrorKind.NETWORK, ErrorKind.SERVER, ErrorKind.RATE_LIMITED])
     async def test_what_passes_is_tried_again_with_growing_delays(self, kind: ErrorKind):
         error = Failed(kind)
-        d = Drive(model=failing(error, error, error, "Hello"), retries=monitor.Retries(first_delay_s=1))
+        d = Drive(
+            model=failing(error, error, error, "Hello"),
+            requests=monitor.runs.Requests(retries=monitor.Retries(first_delay_s=1)),
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(d.go)
             for expected in (1, 3, 7):
@@ -190,7 +193,7 @@ class TestFailedCalls:
         clock = FakeClock()
         d = Drive(
             model=failing(Failed(ErrorKind.SERVER)),
-            retries=monitor.Retries(first_delay_s=50),
+            requests=monitor.runs.Requests(retries=monitor.Retries(first_delay_s=50)),
             stop_when=monitor.Timeout(10),
             last_turn=None,
             clock=clock,
@@ -211,7 +214,7 @@ class TestRollingBack:
             ["whole", call("look", q="x")],
             "Done.",
             tools=[look],
-            retries=AT_ONCE,
+            requests=monitor.runs.Requests(retries=AT_ONCE),
             stop_when=monitor.MaxToolCalls(1) | monitor.MaxTurns(2),
         )
         assert (run.outcome.reason, run.outcome.turns) == (Reason.GOAL, 2)
@@ -223,7 +226,7 @@ class TestRollingBack:
         run = await drive(
             ConnectionError("gone"),
             ConnectionError("gone"),
-            retries=AT_ONCE,
+            requests=monitor.runs.Requests(retries=AT_ONCE),
             stop_when=monitor.MaxModelCalls(2),
             last_turn=None,
         )
@@ -235,7 +238,9 @@ class TestRollingBack:
         """
         answer = [f"{SENTENCE}{SENTENCE}", "Then something else entirely. "]
         run = await drive(
-            *[[*answer, ConnectionError("gone")]] * 5, answer, retries=monitor.Retries(6, first_delay_s=0)
+            *[[*answer, ConnectionError("gone")]] * 5,
+            answer,
+            requests=monitor.runs.Requests(retries=monitor.Retries(6, first_delay_s=0)),
         )
         assert run.outcome.reason is Reason.GOAL
         assert run.of(monitor.events.DetectionRaised) == []
@@ -246,7 +251,7 @@ class TestRollingBack:
             looking,
             "Done.",
             tools=[look],
-            retries=monitor.Retries(9, first_delay_s=0),
+            requests=monitor.runs.Requests(retries=monitor.Retries(9, first_delay_s=0)),
         )
         assert run.outcome.reason is Reason.GOAL
         assert run.of(monitor.events.DetectionRaised) == []
@@ -259,7 +264,7 @@ class TestRollingBack:
             answers = (
                 [[*same, failure], second] if isinstance(failure, ConnectionError) else [[*same, failure, *second]]
             )
-            run = await drive(*answers, "Done.", tools=[look], retries=AT_ONCE)
+            run = await drive(*answers, "Done.", tools=[look], requests=monitor.runs.Requests(retries=AT_ONCE))
             assert len(run.of(monitor.events.DetectionRaised)) == 2
             (nudge,) = run.of(monitor.events.Nudged)
             assert "y" in nudge.text
@@ -292,7 +297,9 @@ class TestGemini:
         sink = monitor.sinks.MemorySink()
         async with sdk(server) as client:
             supervisor = monitor.Supervisor(
-                monitor.model("google:gemini-test", client=client), sinks=[sink], **{"retries": AT_ONCE, **options}
+                monitor.model("google:gemini-test", client=client),
+                sinks=[sink],
+                **{"requests": monitor.runs.Requests(retries=AT_ONCE), **options},
             )
             return await supervisor.run("when is noon?"), sink.events
 
@@ -336,7 +343,9 @@ class TestGemini:
     async def test_the_wait_of_a_429_is_kept(self):
         scripts: list[list[Any]] = [[rate_limited(0.05)], [text("It is at twelve."), finish()]]
         with LocalGemini(scripts) as server:
-            outcome, events = await self.run(server, retries=monitor.Retries(first_delay_s=30))
+            outcome, events = await self.run(
+                server, requests=monitor.runs.Requests(retries=monitor.Retries(first_delay_s=30))
+            )
         assert outcome.reason is Reason.GOAL
         assert [event.after_s for event in events if isinstance(event, monitor.events.RetryScheduled)] == [
             pytest.approx(0.05)

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.anyio
 
 def supervisor(world: World, *answers: Any, **options: Any) -> monitor.Supervisor:
     tools = world.tools(["put", "act", "pay", "look"])
-    return monitor.Supervisor(ScriptedModel(*answers), tools=tools, approver=PendingApprovals(), **options)
+    options.setdefault("calls", monitor.runs.ToolCalls(approver=PendingApprovals()))
+    return monitor.Supervisor(ScriptedModel(*answers), tools=tools, **options)
 
 
 async def killed(store: InMemorySession, world: World, at: int, *answers: Any) -> None:
@@ -70,13 +71,15 @@ async def test_a_paused_run_is_superseded_and_an_approved_call_that_was_not_made
     dies = monitor.Supervisor(
         ScriptedModel(),
         tools=world.tools(["pay"]),
-        approver=approver,
+        calls=monitor.runs.ToolCalls(approver=approver),
         session=KilledStore(store, [], [Kill(3, after=True)]),
     )
     await dies.resume()
     assert [one.answer.decision for one in await store.approvals() if one.answer] == ["approved"]
     model = ScriptedModel("I see.")
-    await monitor.Supervisor(model, tools=world.tools(["pay"]), session=store, approver=approver).run("Then not.")
+    await monitor.Supervisor(
+        model, tools=world.tools(["pay"]), session=store, calls=monitor.runs.ToolCalls(approver=approver)
+    ).run("Then not.")
     (told,) = results(model.requests[0].messages)
     assert (told.vetoed, "although it was approved" in told.text) == (True, True)
     assert world.effects == {}
@@ -86,13 +89,13 @@ async def test_a_paused_run_is_superseded_and_an_approved_call_that_was_not_made
 async def test_a_run_may_refuse_to_begin_beside_one_that_has_not_ended():
     store, world = InMemorySession(), World()
     await killed(store, world, 1, call("act", n=1))
-    careful = supervisor(world, "never", session=store, unfinished="refuse")
+    careful = supervisor(world, "never", session=store, calls=monitor.runs.ToolCalls(unfinished="refuse"))
     with pytest.raises(monitor.ConfigError, match=r"await supervisor.resume\(session, run='old'\)"):
         await careful.run("Something else.")
     assert (await store.runs())[0].state is RunStage.RUNNING
     assert (await supervisor(world, "Done.", session=store).resume()).ok
     with pytest.raises(monitor.ConfigError, match="unfinished"):
-        monitor.Supervisor(ScriptedModel(), unfinished="ask")  # type: ignore[call-overload]
+        monitor.runs.ToolCalls(unfinished="ask")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("goes_on", ["run", "resume"])
@@ -102,7 +105,12 @@ async def test_after_a_switch_nothing_of_the_left_path_stays_open(goes_on: str):
     (first, *_) = await store.nodes()
     await store.switch_node(first.id)
     model = ScriptedModel("I see.")
-    again = monitor.Supervisor(model, tools=world.tools(["act", "pay"]), session=store, approver=PendingApprovals())
+    again = monitor.Supervisor(
+        model,
+        tools=world.tools(["act", "pay"]),
+        session=store,
+        calls=monitor.runs.ToolCalls(approver=PendingApprovals()),
+    )
     outcome = await (again.run("Then this.") if goes_on == "run" else again.resume())
     assert outcome.ok
     assert results(outcome.history) == []

@@ -30,7 +30,9 @@ async def test_a_run_stores_each_call_before_its_tool_is_entered_and_its_end_aft
 
     calls = [ToolCall(f"c{number}", "look", {"at": at}) for number, at in enumerate(("here", "nothing"))]
     async with SQLiteSession(path) as session:
-        outcome = await monitor.Supervisor(ScriptedModel(calls, "done"), tools=[look], ledger=session).run("go")
+        outcome = await monitor.Supervisor(
+            ScriptedModel(calls, "done"), tools=[look], calls=monitor.runs.ToolCalls(ledger=session)
+        ).run("go")
         assert outcome.ok
         here, nothing = await session.calls()
     assert seen == [CallState.RUNNING] * 2

@@ -39,7 +39,7 @@ async def events_of_a_run() -> list[Event]:
         outputs={"risk": float},
         plan=monitor.Plan(["look"]),
         stop_when=monitor.MaxTurns(4),
-        retries=monitor.Retries(first_delay_s=0),
+        requests=monitor.runs.Requests(retries=monitor.Retries(first_delay_s=0)),
         sinks=[sink],
     )
     async with supervisor.stream("x") as run:

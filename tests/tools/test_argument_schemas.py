@@ -143,7 +143,7 @@ async def test_a_wrong_call_is_answered_before_a_person_is_asked_and_before_anyt
 
     wrong = [call(name, **arguments) for arguments, _ in WRONG]
     model = ScriptedModel(*wrong, call(name, **RIGHT), call("terminate", status="success"))
-    supervisor = monitor.Supervisor(model, tools=[tools], approver=ask, detectors=None)
+    supervisor = monitor.Supervisor(model, tools=[tools], calls=monitor.runs.ToolCalls(approver=ask), detectors=None)
     outcome = await supervisor.run("How is the weather?")
     assert asked == [RIGHT]
     results = [message.results[0] for message in outcome.history if isinstance(message, monitor.AssistantMessage)]
@@ -162,7 +162,7 @@ async def test_arguments_that_a_person_has_changed_are_checked_too():
         return ApprovalAnswer(id=request.id, decision="approved", arguments={"city": 5})
 
     model = ScriptedModel(call("weather", **RIGHT), call("terminate", status="success"))
-    outcome = await monitor.Supervisor(model, tools=[weather], approver=ask).run("x")
+    outcome = await monitor.Supervisor(model, tools=[weather], calls=monitor.runs.ToolCalls(approver=ask)).run("x")
     answered = outcome.history[1]
     assert isinstance(answered, monitor.AssistantMessage)
     assert "days: is required" in answered.results[0].text

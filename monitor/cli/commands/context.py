@@ -34,7 +34,7 @@ from monitor.context import (
 )
 from monitor.context.compaction.pinned import recognised
 from monitor.context.history import user_turns
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.tokens import TokenCount
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, UserMessage

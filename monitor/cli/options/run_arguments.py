@@ -31,6 +31,7 @@ from monitor.cli.options.supervisor_arguments import (
 from monitor.errors import ConfigError
 from monitor.models import Model
 from monitor.prices import list_price
+from monitor.runs import Instructions, Requests, ToolCalls
 from monitor.sessions import Draft, NodeKind, marker
 from monitor.sessions.postgres.postgres_reader import AnyReader
 from monitor.settings import Settings
@@ -134,12 +135,13 @@ class RunArguments:
         seconds = number_or_off(self.last_turn, "--last-turn")
         return monitor.Supervisor(
             model,
-            instructions=self.instructions,
-            variables=self.variables,
+            instructions=Instructions(self.instructions, variables=self.variables),
             tools=[*tools_of(self.tools), *servers_of(self.mcp, sandbox), *workspace_tools(workspace, sandbox)],
-            approval=settings.approval(),
-            max_parallel_tools=settings.max_parallel_tools or MAX_PARALLEL,
-            approver=approver,
+            calls=ToolCalls(
+                approval=settings.approval(),
+                approver=approver,
+                parallel=settings.max_parallel_tools or MAX_PARALLEL,
+            ),
             outputs=outputs_of(self.outputs) if self.outputs else None,
             stop_when=limits_of(self),
             budget=budget_of(self.budget_tokens, self.budget_usd, priced, self.model),
@@ -150,8 +152,7 @@ class RunArguments:
             compaction=settings.compaction(),
             plan=monitor.Plan(list(self.steps), self.title) if self.steps else None,
             last_turn=monitor.LastTurn(seconds) if seconds is not None else None,
-            max_nudges=self.max_nudges,
-            model_settings=self.model_settings,
+            requests=Requests(settings=self.model_settings, max_nudges=self.max_nudges),
             sinks=sinks,
         )
 

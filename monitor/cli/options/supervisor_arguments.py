@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -19,7 +19,7 @@ from monitor.cli.options.output_types import load
 from monitor.cli.render.output import STDIN
 from monitor.conditions import Condition
 from monitor.errors import ConfigError
-from monitor.settings import Settings, parse_setting
+from monitor.settings import Settings, joined_tables, parse_setting
 from monitor.tools.approvals.approval import Mode
 from monitor.tools.functions import as_tool
 from monitor.tools.remote.mcp_server import McpServer
@@ -262,20 +262,12 @@ def model_settings_of(temperature: float | None, given: Iterable[str]) -> dict[s
     settings: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
     for one in given:
         try:
-            settings = _joined(settings, parse_setting(one))
+            settings = joined_tables(settings, parse_setting(one))
         except ConfigError:
             raise ConfigError(
                 f"--setting {one}: write NAME=VALUE, e.g. --setting thinking_config.include_thoughts=true"
             ) from None
     return settings
-
-
-def _joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    joined = dict(old)
-    for key, value in new.items():
-        before = joined.get(key)
-        joined[key] = _joined(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
-    return joined
 
 
 def _read(file: str, option: str) -> str:

@@ -5,11 +5,11 @@ Beside their results stand the guidance of a tool and, for a long result, its su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
-from monitor._util.argument_checks import check_model, check_part, is_whole, with_context
+from monitor._util.argument_checks import with_context
 from monitor._util.text import foreign
 from monitor.chunks import AskCost, ToolCall, ToolResult
 from monitor.context.window import window_of
@@ -17,21 +17,17 @@ from monitor.errors import ConfigError, ToolErrorKind
 from monitor.goal.goal import Goal
 from monitor.guard.streams.ask import ask
 from monitor.guard.streams.wait import Clock
-from monitor.messages import CallLedger, Text, UserMessage
+from monitor.messages import Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
-from monitor.tools.approvals.approval import Approval, Approver, AskFunction, approver_of
-from monitor.tools.artifacts.artifact_store import ArtifactStore
+from monitor.runs.option_groups import GuidanceFlag, Offer, ResultSummary, check_flag, decides
 from monitor.tools.base import Bound, Guidance, GuidanceContext
 from monitor.tools.registry import RUN_TOOLS, Registry
-from monitor.tools.results.kept_results import ResultStore, Summarise
+from monitor.tools.results.kept_results import Summarise
 from monitor.tools.results.truncation import shown
 from monitor.verdicts import VETO
 
 # --------------------------------------------------------------------------------------------------
 # The summary of a tool's long result by a model, beside the run that the result belongs to.
-
-ResultSummary: TypeAlias = Model | Summarise
-"""A model, or a function of the result, which may be async."""
 
 TIMEOUT_S: Final = 60.0
 """The seconds that a model has for one summary."""
@@ -78,11 +74,6 @@ def summarise_with(
 # with the tools, so the provider's cache is lost. Beside a result the guidance costs nothing before
 # the tool is used, and the system prompt stays the same, byte by byte.
 
-GuidanceFlag: TypeAlias = bool | Callable[[str], bool] | Callable[[str, GuidanceContext], bool]
-"""Whether guidance is given; or a function that decides this for an experiment, by the name of a
-tool, or by the name and the run.
-"""
-
 GUIDANCE_CHARS: Final = 8_000
 """The most characters of one text. A longer manual is better read by a tool."""
 
@@ -115,7 +106,7 @@ class GuidanceBook:
         if not text or (call.name, text) in self._said:
             return None
         try:
-            if callable(self.flag) and not _asked(self.flag)(call.name, self.context(call)):
+            if callable(self.flag) and not decides(self.flag)(call.name, self.context(call)):
                 return None
         except Exception:  # noqa: BLE001 - an experiment of the caller's must not end the run
             return None
@@ -138,74 +129,6 @@ class GuidanceBook:
 
 
 _LINE: Final = "lambda arguments, context: ..."
-
-
-def _asked(flag: Callable[..., bool]) -> Callable[[str, GuidanceContext], bool]:
-    return with_context("guidance", flag, "lambda tool, context: ...")
-
-
-def check_flag(flag: object) -> None:
-    """Raise `ConfigError` if `flag` is neither a boolean nor a function of one or two arguments."""
-    if callable(flag):
-        _asked(cast("Callable[..., bool]", flag))
-    elif not isinstance(flag, bool):
-        raise ConfigError(f"guidance={flag!r}: give True, False, or a function of the tool's name")
-
-
-# --------------------------------------------------------------------------------------------------
-# How the calls of a run are carried out: options of `Supervisor` that a guard does not have.
-
-Offer: TypeAlias = Callable[[int, Sequence[str]], Collection[str]]
-"""The tools that the model is offered, by the number of the turn and the names of the tools."""
-
-
-@dataclass(slots=True, frozen=True)
-class CallOptions:
-    """How the calls of a run are carried out."""
-
-    max_parallel: int
-    ledger: CallLedger | None
-    approval: Approval
-    approver: Approver | AskFunction | None
-    offer: Offer | None
-    artifacts: ArtifactStore | None
-    bound: Bound | None
-    summary: ResultSummary | None
-    guidance: GuidanceFlag
-    deps: object = None
-
-    def keeper(
-        self, run_id: str, shows: Callable[[str, str], bool], summary: Summarise | None = None
-    ) -> ResultStore | None:
-        """What bounds and keeps the results of the run, if anything does. `shows`, `summary`: see
-        `ResultStore`.
-        """
-        if self.artifacts is None and self.bound is None:
-            return None
-        return ResultStore(self.artifacts, self.bound, summary=summary, run=run_id, shows=shows)
-
-    def __post_init__(self) -> None:
-        if self.artifacts is not None:
-            check_part("artifacts", self.artifacts, "put")
-        if self.bound is not None and not isinstance(self.bound, Bound):
-            raise ConfigError(
-                f"result_bound takes a Bound, not {self.bound!r}: write result_bound=monitor.tools.Bound(20_000)"
-            )
-        if self.summary is not None:
-            if not callable(self.summary):
-                check_model("result_summary", self.summary)
-            if self.bound is None:
-                raise ConfigError(
-                    "result_summary needs a bound, above which a result is summarised: leave out result_bound=None"
-                )
-        check_flag(self.guidance)
-        if not is_whole(self.max_parallel) or self.max_parallel < 1:
-            raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")
-        if self.ledger is not None:
-            check_part("ledger", self.ledger, "advance")
-        approver_of(self.approver)
-        if self.offer is not None and not callable(self.offer):
-            raise ConfigError(f"offer takes a function of the turn and the tools' names, not {self.offer!r}")
 
 
 class OfferedTools:

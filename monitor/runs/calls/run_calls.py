@@ -35,13 +35,14 @@ from monitor.guard.streams.wait import Clock
 from monitor.messages import ApprovalAnswer, ApprovalRequest, AssistantMessage, CallRecord, CallState, Message
 from monitor.outcome import Turn
 from monitor.policy import stop_for
-from monitor.runs.calls.offered_tools import CallOptions, GuidanceBook, OfferedTools
+from monitor.runs.calls.offered_tools import GuidanceBook, OfferedTools
 from monitor.runs.context.run_context import RunContext
 from monitor.runs.delivery import Delivery
+from monitor.runs.option_groups import Results, ToolCalls
 from monitor.runs.pausing import in_task
 from monitor.runs.record.recorder import Recorder
 from monitor.runs.record.session_reading import or_by_mail, remove_answers
-from monitor.tools.approvals.approval import Approvals, approver_of
+from monitor.tools.approvals.approval import Approvals, approval_of, approver_of
 from monitor.tools.base import CallingRun, CallListener, GuidanceContext
 from monitor.tools.calls.scheduler import Scheduler
 from monitor.tools.registry import Registry, Toolset
@@ -62,7 +63,8 @@ class Calls(CallListener):
 
     def __init__(
         self,
-        options: CallOptions,
+        options: ToolCalls,
+        results: Results,
         tools: Registry,
         *,
         core: RunCore,
@@ -74,6 +76,7 @@ class Calls(CallListener):
         close_grace_s: float,
         run: CallingRun,
         run_id: str,
+        deps: object = None,
         summary: Summarise | None = None,
         variables: Mapping[str, object] | None = None,
         agent: str = "",
@@ -91,10 +94,10 @@ class Calls(CallListener):
         self._now = clock.now
         self._close_grace_s = close_grace_s
         self.offered: OfferedTools = OfferedTools(tools, goal, options.offer)
-        self._keeper = options.keeper(run_id, context.shows, summary)
+        self._keeper = results.keeper(run_id, context.shows, summary)
         self._guidance = GuidanceBook(
             lambda name: tools.entry(name).traits.guidance,
-            options.guidance,
+            results.guidance,
             lambda call: GuidanceContext(
                 call=call, turn=core.turns, variables=variables or {}, agent=agent, run=run_id
             ),
@@ -116,7 +119,7 @@ class Calls(CallListener):
         ask = approver_of(options.approver)
         mailbox = self._recorder.store.mailbox if self._recorder is not None else None
         self.approvals = Approvals(
-            options.approval,
+            approval_of(options.approval),
             ask if ask is None or mailbox is None else or_by_mail(ask, mailbox, clock),
             run=run,
             run_id=run_id,
@@ -132,14 +135,14 @@ class Calls(CallListener):
             listener=self,
             clock=clock,
             at=core.at,
-            limit=options.max_parallel,
+            limit=options.parallel,
             keeper=self._keeper,
             others=[spec.name for spec in goal.tools],
             why=self._why_over,
-            deps=options.deps,
+            deps=deps,
             defers=self._recorder is not None,
         )
-        tools.check_deps(options.deps)
+        tools.check_deps(deps)
 
     def shown(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """`result` as the model reads it: under the name that it wrote, and with the guidance of

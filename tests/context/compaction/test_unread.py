@@ -226,7 +226,7 @@ def test_parallel_results_that_fill_the_window_are_all_in_the_next_request(
     reader = Reader(calls, size, before=before)
     supervisor = monitor.Supervisor(
         reader.model,
-        result_bound=None,
+        results=monitor.runs.Results(bound=None),
         tools=[reader.look],
         window=window,
         compaction=preset_of(name, summarizer=None),
@@ -254,7 +254,12 @@ def test_parallel_results_that_fill_the_window_are_all_in_the_next_request(
 def test_after_a_refusal_they_are_all_there_too(name: str):
     reader = Reader(6, 2_000, refuses=1, before=3)
     supervisor = monitor.Supervisor(
-        reader.model, result_bound=None, tools=[reader.look], window=32_000, compaction=preset_of(name), last_turn=None
+        reader.model,
+        results=monitor.runs.Results(bound=None),
+        tools=[reader.look],
+        window=32_000,
+        compaction=preset_of(name),
+        last_turn=None,
     )
     outcome = asyncio.run(supervisor.run("Read all parts."))
     assert outcome.ok, outcome.detail
@@ -273,7 +278,11 @@ def test_of_an_unknown_window_four_results_of_half_of_it_cost_one_refusal(name: 
         return reader.answer(request)
 
     supervisor = monitor.Supervisor(
-        ScriptedModel(answer), result_bound=None, tools=[reader.look], compaction=preset_of(name), last_turn=None
+        ScriptedModel(answer),
+        results=monitor.runs.Results(bound=None),
+        tools=[reader.look],
+        compaction=preset_of(name),
+        last_turn=None,
     )
     outcome = asyncio.run(supervisor.run("Read all parts."))
     assert outcome.ok, outcome.detail
@@ -285,7 +294,12 @@ def test_of_an_unknown_window_four_results_of_half_of_it_cost_one_refusal(name: 
 def test_by_hand_they_are_all_there_too(name: str):
     reader = Reader(5, 6_000, before=4)
     supervisor = monitor.Supervisor(
-        reader.model, result_bound=None, tools=[reader.look], window=64_000, compaction=preset_of(name), last_turn=None
+        reader.model,
+        results=monitor.runs.Results(bound=None),
+        tools=[reader.look],
+        window=64_000,
+        compaction=preset_of(name),
+        last_turn=None,
     )
 
     async def main() -> None:
@@ -346,7 +360,12 @@ def test_at_the_mark_they_are_not_clipped_as_long_as_the_window_has_room(name: s
     high = preset.headroom.usable(monitor.Window(64_000)) or 0
     reader = Reader(1, high - 6_000, before=6)
     supervisor = monitor.Supervisor(
-        reader.model, result_bound=None, tools=[reader.look], window=64_000, compaction=preset, last_turn=None
+        reader.model,
+        results=monitor.runs.Results(bound=None),
+        tools=[reader.look],
+        window=64_000,
+        compaction=preset,
+        last_turn=None,
     )
     with monitor.testing.capture_events() as events:
         outcome = asyncio.run(supervisor.run("Read all parts."))
@@ -428,7 +447,7 @@ def test_what_was_clipped_before_is_clipped_from_the_original_the_next_time():
     reader = Reader(4, 9_000, refuses=2)
     supervisor = monitor.Supervisor(
         reader.model,
-        result_bound=None,
+        results=monitor.runs.Results(bound=None),
         tools=[reader.look],
         window=32_000,
         compaction=preset_of("pi", attempts=3),

@@ -102,7 +102,7 @@ async def test_an_abort_before_the_first_call_makes_none():
 
 @pytest.mark.feature("ST-11")
 async def test_an_abort_during_a_retry_delay_does_not_wait_for_its_end():
-    d = Drive(ConnectionError("gone"), retries=monitor.Retries(first_delay_s=50))
+    d = Drive(ConnectionError("gone"), requests=monitor.runs.Requests(retries=monitor.Retries(first_delay_s=50)))
     scheduled = anyio.Event()
 
     async def until_it_waits() -> None:
@@ -351,7 +351,7 @@ async def test_waiting_for_another_attempt_may_be_left_out_of_the_timeout(exclud
         ConnectionError("gone"),
         "Hello",
         stop_when=monitor.Timeout(60, exclude_retry_delays=excluded),
-        retries=monitor.Retries(first_delay_s=25, max_delay_s=100),
+        requests=monitor.runs.Requests(retries=monitor.Retries(first_delay_s=25, max_delay_s=100)),
         last_turn=None,
         clock=clock,
     )

@@ -109,7 +109,7 @@ def deaf_run(kind: str, step: Deaf, *answers: Any, **options: Any) -> DeafDrive:
     options["summaries"] = [[step, SUMMARY], SUMMARY] if kind == "model" else SUMMARY
     options = {
         "tools": [read],
-        "result_bound": None,
+        "results": monitor.runs.Results(bound=None),
         "window": WINDOW,
         "task": "read it all",
         "detectors": [],

@@ -155,7 +155,9 @@ async def test_an_abort_while_tools_run_gives_each_its_result():
 
 async def test_a_run_writes_into_the_ledger_that_it_is_given_under_its_id():
     ledger = InMemoryLedger()
-    supervisor = monitor.Supervisor(ScriptedModel([call("look", q="x")], "done"), tools=[look], ledger=ledger)
+    supervisor = monitor.Supervisor(
+        ScriptedModel([call("look", q="x")], "done"), tools=[look], calls=monitor.runs.ToolCalls(ledger=ledger)
+    )
     await supervisor.run("do it", run_id="mine")
     (record,) = ledger._records.values()
     assert (record.run, record.tool, record.state, record.text) == ("mine", "look", "done", "found x")
@@ -168,7 +170,9 @@ async def test_two_runs_of_one_supervisor_have_keys_of_their_own():
         keys.append(context.idempotency_key)
 
     for _ in range(2):
-        supervisor = monitor.Supervisor(ScriptedModel([call("pay")], "done"), tools=[pay], ledger=InMemoryLedger())
+        supervisor = monitor.Supervisor(
+            ScriptedModel([call("pay")], "done"), tools=[pay], calls=monitor.runs.ToolCalls(ledger=InMemoryLedger())
+        )
         await supervisor.run("do it")
     assert len(set(keys)) == 2
 
@@ -213,7 +217,7 @@ async def test_the_model_reads_why_a_call_was_refused_and_that_is_no_error_for_l
         *refused,
         "then not",
         tools=[pay],
-        approver=answered("denied", reason="too much", by="Ada"),
+        calls=monitor.runs.ToolCalls(approver=answered("denied", reason="too much", by="Ada")),
         stop_when=monitor.MaxConsecutiveErrors(2),
         detectors=None,
     )
@@ -236,7 +240,13 @@ async def test_waiting_for_a_person_is_not_charged_to_the_deadline():
         run.clock.advance(10_000)
         return True
 
-    run = Drive([call("pay", amount=1)], "done", tools=[pay], approver=ask, stop_when=monitor.Timeout(60))
+    run = Drive(
+        [call("pay", amount=1)],
+        "done",
+        tools=[pay],
+        calls=monitor.runs.ToolCalls(approver=ask),
+        stop_when=monitor.Timeout(60),
+    )
     await run.go()
     assert run.outcome.reason is Reason.GOAL
     assert run.results(0)[0].text == "paid 1"
@@ -258,7 +268,12 @@ async def test_a_run_is_paused_at_a_question_and_the_next_one_makes_the_approved
         return f"paid {amount}"
 
     pending = PendingApprovals()
-    first = await drive([call("look", q="x"), call("pay", amount=5)], "never", tools=[look, pay], approver=pending)
+    first = await drive(
+        [call("look", q="x"), call("pay", amount=5)],
+        "never",
+        tools=[look, pay],
+        calls=monitor.runs.ToolCalls(approver=pending),
+    )
     assert first.outcome.reason is Reason.PAUSED
     assert "waits for an approval" in first.outcome.detail
     assert [result.is_error for result in first.results()] == [False, True]
@@ -271,7 +286,7 @@ async def test_a_run_is_paused_at_a_question_and_the_next_one_makes_the_approved
     else:
         pending.answer(answer)
     model = ScriptedModel("all is paid")
-    supervisor = monitor.Supervisor(model, tools=[look, pay], approver=pending)
+    supervisor = monitor.Supervisor(model, tools=[look, pay], calls=monitor.runs.ToolCalls(approver=pending))
     outcome = await supervisor.run("go on", history=first.run.history)
     assert outcome.ok
     assert made == [5]
@@ -281,11 +296,13 @@ async def test_a_run_is_paused_at_a_question_and_the_next_one_makes_the_approved
 
 async def test_a_question_that_was_answered_with_no_is_told_in_the_next_run():
     pending = PendingApprovals()
-    first = await drive([call("pay", amount=5)], "never", tools=[pay], approver=pending)
+    first = await drive([call("pay", amount=5)], "never", tools=[pay], calls=monitor.runs.ToolCalls(approver=pending))
     (request,) = first.outcome.pending
     pending.answer(ApprovalAnswer(id=request.id, decision="denied", reason="no money", by="Ada"))
     model = ScriptedModel("then not")
-    await monitor.Supervisor(model, tools=[pay], approver=pending).run("go on", history=first.run.history)
+    await monitor.Supervisor(model, tools=[pay], calls=monitor.runs.ToolCalls(approver=pending)).run(
+        "go on", history=first.run.history
+    )
     assert "no money" in model.requests[0].messages[1].results[0].text  # type: ignore[union-attr]
 
 
@@ -298,7 +315,7 @@ async def test_a_part_of_the_tools_can_be_offered_in_each_turn():
         return names[turn - 1 : turn]
 
     tools = [tool(name=name)(lambda: 1) for name in ("a", "b", "c")]
-    run = await drive([call("b")], [call("b")], "done", tools=tools, offer=offer)
+    run = await drive([call("b")], [call("b")], "done", tools=tools, calls=monitor.runs.ToolCalls(offer=offer))
     assert [run.offered(number)[1:] for number in range(3)] == [["a"], ["b"], ["c"]]
     assert run.results(0)[0].text == "[agent-monitor] This call was not made: b is not available in this turn."
     assert run.results(1)[0].text == "1"
@@ -306,7 +323,7 @@ async def test_a_part_of_the_tools_can_be_offered_in_each_turn():
 
 async def test_an_offer_of_tools_that_are_not_there_is_a_mistake_of_the_caller():
     with pytest.raises(monitor.ConfigError, match="offer answered"):
-        await drive("x", tools=[look], offer=lambda turn, names: ["none"])
+        await drive("x", tools=[look], calls=monitor.runs.ToolCalls(offer=lambda turn, names: ["none"]))
 
 
 @pytest.mark.feature("SH-03")
@@ -314,7 +331,7 @@ async def test_more_than_20_tools_are_warned_of():
     tools = [tool(name=f"t{n}")(lambda: 1) for n in range(21)]
     with pytest.warns(ToolWarning, match="more than 20 tools"):
         await drive("done", tools=tools)
-    await drive("done", tools=tools, offer=lambda turn, names: names[:5])
+    await drive("done", tools=tools, calls=monitor.runs.ToolCalls(offer=lambda turn, names: names[:5]))
 
 
 class Server:
@@ -407,7 +424,13 @@ def say(decision: Any, reason: str = "") -> Any:
 
 async def test_a_run_that_loops_is_held_and_stopped_by_the_person_who_sees_the_evidence():
     approver, asked = held(say("denied", "this leads nowhere"))
-    run = await drive(SENTENCE * 300, SENTENCE * 300, "never", policy=monitor.Ladder(hold=True), approver=approver)
+    run = await drive(
+        SENTENCE * 300,
+        SENTENCE * 300,
+        "never",
+        policy=monitor.Ladder(hold=True),
+        calls=monitor.runs.ToolCalls(approver=approver),
+    )
     assert run.outcome.reason is Reason.LOOP_DETECTED
     assert "the run was held, and was stopped by the person who was asked: this leads nowhere" in run.outcome.detail
     (request,) = asked
@@ -419,7 +442,7 @@ async def test_a_run_that_loops_is_held_and_stopped_by_the_person_who_sees_the_e
 async def test_a_run_that_is_held_goes_on_or_gets_a_message_as_the_person_says():
     approver, asked = held(True, say("approved", "read the other file"), say("approved"))
     loops = [SENTENCE * 300] * 4
-    run = await drive(*loops, "good", policy=monitor.Ladder(hold=True), approver=approver)
+    run = await drive(*loops, "good", policy=monitor.Ladder(hold=True), calls=monitor.runs.ToolCalls(approver=approver))
     assert run.outcome.reason is Reason.GOAL
     assert len(asked) == 3
     assert [event.text for event in run.of(Nudged)][1:] == ["read the other file"]
@@ -440,7 +463,11 @@ async def test_deadlines_stand_still_while_a_run_is_held():
         run.clock.advance(10_000)
         return True
 
-    options: dict[str, Any] = {"policy": monitor.Ladder(hold=True), "approver": ask, "stop_when": monitor.Timeout(60)}
+    options: dict[str, Any] = {
+        "policy": monitor.Ladder(hold=True),
+        "calls": monitor.runs.ToolCalls(approver=ask),
+        "stop_when": monitor.Timeout(60),
+    }
     run = Drive(SENTENCE * 300, SENTENCE * 300, "good", **options)
     await run.go()
     assert run.outcome.reason is Reason.GOAL
@@ -448,7 +475,13 @@ async def test_deadlines_stand_still_while_a_run_is_held():
 
 async def test_a_run_can_be_paused_while_it_is_held():
     pending = PendingApprovals()
-    run = await drive(SENTENCE * 300, SENTENCE * 300, "never", policy=monitor.Ladder(hold=True), approver=pending)
+    run = await drive(
+        SENTENCE * 300,
+        SENTENCE * 300,
+        "never",
+        policy=monitor.Ladder(hold=True),
+        calls=monitor.runs.ToolCalls(approver=pending),
+    )
     assert run.outcome.reason is Reason.PAUSED
     assert run.outcome.detail.startswith("held: ")
     assert run.outcome.pending[0].evidence is not None
@@ -460,8 +493,8 @@ async def test_a_run_can_be_paused_while_it_is_held():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"max_parallel_tools": 0}, "max_parallel_tools=0"),
-        ({"max_parallel_tools": True}, "max_parallel_tools=True"),
+        ({"max_parallel_tools": 0}, "parallel=0"),
+        ({"max_parallel_tools": True}, "parallel=True"),
         ({"ledger": InMemoryLedger}, "ledger takes objects"),
         ({"approval": "auto"}, "approval is one of"),
         ({"approver": 3}, "approver takes"),
@@ -474,6 +507,8 @@ def test_an_option_that_makes_no_sense_is_said_at_once(options: dict[str, Any], 
 
 
 async def test_the_last_event_is_the_end_of_the_run_also_when_a_call_is_refused():
-    run = await drive([call("pay", amount=1)], "ok", tools=[pay], approval=Approval(mode="plan"))
+    run = await drive(
+        [call("pay", amount=1)], "ok", tools=[pay], calls=monitor.runs.ToolCalls(approval=Approval(mode="plan"))
+    )
     assert isinstance(run.events[-1], RunTerminated)
     assert run.of(ToolCallChanged)[-1].record.state is CallState.DENIED

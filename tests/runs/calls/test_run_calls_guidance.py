@@ -61,7 +61,9 @@ async def test_the_system_prompt_is_the_same_in_every_request_byte_by_byte(tmp_p
         call("remember", kind="findings", name="x", text="y"),
         call("deploy", target="test"),
     ]
-    run = await drive(*calls, DONE, tools=[search, deploy, memory], notes=[memory], instructions="Work.")
+    run = await drive(
+        *calls, DONE, tools=[search, deploy, memory], instructions=monitor.runs.Instructions("Work.", notes=[memory])
+    )
     prompts = {str(request.instructions) for request in run.requests}
     assert len(run.requests) == 4
     assert len(prompts) == 1
@@ -90,7 +92,7 @@ async def test_guidance_made_of_arguments_says_nothing_more_in_our_voice():
 
 @pytest.mark.parametrize(("flag", "said"), [(True, SAID), (False, ""), ("search".__eq__, SAID), ("deploy".__eq__, "")])
 async def test_guidance_is_switched_by_a_flag(flag: Any, said: str):
-    run = await drive(call("search", q="b"), DONE, tools=[search], guidance=flag)
+    run = await drive(call("search", q="b"), DONE, tools=[search], results=monitor.runs.Results(guidance=flag))
     assert texts(run) == [f"found b{said}"]
 
 
@@ -108,7 +110,14 @@ async def test_guidance_gets_the_context_of_the_run():
         return "asked"
 
     variables = {"group": "beta", "scenario": "checkout"}
-    run = await drive(call("ask", q="a"), call("ask", q="b"), DONE, tools=[ask], variables=variables, agent="clerk")
+    run = await drive(
+        call("ask", q="a"),
+        call("ask", q="b"),
+        DONE,
+        tools=[ask],
+        instructions=monitor.runs.Instructions(variables=variables),
+        agent="clerk",
+    )
     voice = f"asked\n\n{VETO} About ask: beta: checkout, turn"
     assert texts(run) == [f"{voice} 1, a", f"{voice} 2, b"]
     assert (seen[0].agent, seen[0].run, seen[0].call.name) == ("clerk", "driven", "ask")
@@ -121,8 +130,8 @@ async def test_guidance_for_an_arm_of_an_experiment_is_one_line(arm: str, said: 
         call("search", q="b"),
         DONE,
         tools=[search],
-        variables={"arm": arm},
-        guidance=lambda tool, context: context.variables["arm"] == "B",
+        instructions=monitor.runs.Instructions(variables={"arm": arm}),
+        results=monitor.runs.Results(guidance=lambda tool, context: context.variables["arm"] == "B"),
     )
     assert texts(run) == [f"found b{said}"]
 
@@ -133,7 +142,7 @@ def test_a_function_that_cannot_be_called_is_refused_and_not_dropped(function: A
     with pytest.raises(monitor.ConfigError, match=r"write guidance=lambda arguments, context"):
         monitor.tool(guidance=function)(lambda: 1)
     with pytest.raises(monitor.ConfigError, match=r"write guidance=lambda tool, context"):
-        Drive(DONE, guidance=function)
+        Drive(DONE, results=monitor.runs.Results(guidance=function))
 
     class Own:
         guidance = staticmethod(function)
@@ -218,8 +227,7 @@ async def test_notes_are_read_at_the_start_and_survive_a_compaction_word_for_wor
         call("look", q="c"),
         DONE,
         tools=[look, shrink],
-        notes=[NotesFile(path)],
-        instructions="Work.",
+        instructions=monitor.runs.Instructions("Work.", notes=[NotesFile(path)]),
         window=100_000,
     )
     assert run.of(monitor.events.CompactionFinished)
@@ -234,7 +242,7 @@ async def test_each_run_reads_the_notes_anew(tmp_path: Path):
     path = tmp_path / "AGENTS.md"
     model = monitor.testing.ScriptedModel(DONE, DONE)
     path.write_text("first")
-    supervisor = monitor.Supervisor(model, notes=[NotesFile(path)])
+    supervisor = monitor.Supervisor(model, instructions=monitor.runs.Instructions(notes=[NotesFile(path)]))
     await supervisor.run("a")
     path.write_text("second")
     await supervisor.run("b")
@@ -249,10 +257,18 @@ async def test_the_index_of_a_memory_stands_in_the_context_and_its_content_does_
     memory = FileMemory(tmp_path)
     text = "The price list\nA very long finding."
     first = await drive(
-        call("remember", kind="findings", name="prices", text=text), DONE, tools=[memory], notes=[memory]
+        call("remember", kind="findings", name="prices", text=text),
+        DONE,
+        tools=[memory],
+        instructions=monitor.runs.Instructions(notes=[memory]),
     )
     assert "It is empty." in str(first.requests[0].instructions)
-    second = await drive(call("recall", kind="findings", name="prices"), DONE, tools=[memory], notes=[memory])
+    second = await drive(
+        call("recall", kind="findings", name="prices"),
+        DONE,
+        tools=[memory],
+        instructions=monitor.runs.Instructions(notes=[memory]),
+    )
     prompt = str(second.requests[0].instructions)
     assert "- findings/prices (35 bytes): The price list" in prompt
     assert "A very long finding" not in prompt

@@ -46,7 +46,7 @@ async def test_the_only_error_in_line_50000_reaches_the_model_and_the_rest_can_b
         assert f'read_artifact(ref="{ref}")' in result.text
         return call("read_artifact", ref=ref, offset=77_777, limit=1)
 
-    run = await drive(call("build"), read, DONE, tools=[build], artifacts=store)
+    run = await drive(call("build"), read, DONE, tools=[build], results=monitor.runs.Results(artifacts=store))
     cut = run.results(0)[0]
     assert cut.text.startswith("[exit code 1, 3.2 s; 100,000 lines, ")
     assert "\nline 50000: ValueError: the one and only\n" in cut.text
@@ -61,7 +61,13 @@ async def test_the_only_error_in_line_50000_reaches_the_model_and_the_rest_can_b
 @pytest.mark.feature("CL-11")
 async def test_the_ledger_has_the_cut_text_and_the_reference():
     ledger, store = InMemoryLedger(), InMemoryArtifacts()
-    run = await drive(call("build"), DONE, tools=[build], artifacts=store, ledger=ledger)
+    run = await drive(
+        call("build"),
+        DONE,
+        tools=[build],
+        results=monitor.runs.Results(artifacts=store),
+        calls=monitor.runs.ToolCalls(ledger=ledger),
+    )
     (record,) = ledger._records.values()
     assert record.text == run.results(0)[0].text
     assert record.artifact == run.results(0)[0].artifact
@@ -69,7 +75,7 @@ async def test_the_ledger_has_the_cut_text_and_the_reference():
 
 async def test_a_short_result_is_neither_cut_nor_kept():
     store = InMemoryArtifacts()
-    run = await drive(call("look", q="x"), DONE, tools=[look], artifacts=store)
+    run = await drive(call("look", q="x"), DONE, tools=[look], results=monitor.runs.Results(artifacts=store))
     assert run.results(0)[0].text == "found x"
     assert run.results(0)[0].artifact is None
     assert await store.artifacts() == []
@@ -83,7 +89,9 @@ async def test_a_result_of_some_size_is_kept_whole_in_both_places_so_that_it_can
         """Read a page."""
         return f"{url} " * 500
 
-    run = await drive(call("page", url="https://a.b"), DONE, tools=[page], artifacts=store)
+    run = await drive(
+        call("page", url="https://a.b"), DONE, tools=[page], results=monitor.runs.Results(artifacts=store)
+    )
     kept = run.results(0)[0]
     assert not kept.truncated
     assert kept.artifact is not None
@@ -100,7 +108,9 @@ async def test_a_pruned_result_says_where_it_came_from_and_by_which_reference_it
         await context.artifacts.put(text, reference=Reference(kind="page", url=url, note="prices of May"))
         return text
 
-    run = await drive(call("page", url="https://a.b"), DONE, tools=[page], artifacts=store)
+    run = await drive(
+        call("page", url="https://a.b"), DONE, tools=[page], results=monitor.runs.Results(artifacts=store)
+    )
     (ref,) = [one.ref for one in await store.artifacts()]
     prune = PruneResults(protect_turns=0, protect_tokens=0, more_than_tokens=0)
     pruned = prune.reduce(run.run.history)
@@ -132,7 +142,7 @@ async def test_a_result_is_bounded_when_it_is_first_stored_though_nobody_asked_f
 async def test_a_large_result_becomes_a_summary_of_a_model_with_a_reference_and_its_tokens_count():
     store = InMemoryArtifacts()
     writer = ScriptedModel("100,000 steps; line 50000 failed: ValueError.")
-    options: dict[str, Any] = {"tools": [build, look], "artifacts": store, "result_summary": writer}
+    options: dict[str, Any] = {"tools": [build, look], "results": monitor.runs.Results(artifacts=store, summary=writer)}
     run = await drive(call("build"), call("look", q="x"), DONE, **options)
     (kept,) = await store.artifacts()
     result = run.results(0)[0]
@@ -163,7 +173,9 @@ async def test_a_function_may_write_the_summary_and_gets_the_whole_result(is_asy
         await anyio.lowlevel.checkpoint()
         return plain(result)
 
-    run = await drive(call("build"), DONE, tools=[build], result_summary=later if is_async else plain)
+    run = await drive(
+        call("build"), DONE, tools=[build], results=monitor.runs.Results(summary=later if is_async else plain)
+    )
     assert run.results(0)[0].text.splitlines()[1:] == [
         "99999 steps",
         "[this is a summary of the result; the rest was not kept]",
@@ -194,7 +206,12 @@ async def test_without_a_summary_the_beginning_and_the_end_stand_there_and_the_r
     summary: Any, why: str, keeps: bool
 ):
     store = InMemoryArtifacts() if keeps else None
-    run = await drive(call("build"), DONE, tools=[build], result_summary=copy.deepcopy(summary), artifacts=store)
+    run = await drive(
+        call("build"),
+        DONE,
+        tools=[build],
+        results=monitor.runs.Results(summary=copy.deepcopy(summary), artifacts=store),
+    )
     text = run.results(0)[0].text
     assert "line 50000: ValueError: the one and only" in text
     last = text.splitlines()[-1]
@@ -205,19 +222,20 @@ async def test_without_a_summary_the_beginning_and_the_end_stand_there_and_the_r
 
 
 async def test_a_long_summary_is_cut_as_well():
-    run = await drive(call("build"), DONE, tools=[build], result_summary=lambda _: "x" * 500_000)
+    run = await drive(call("build"), DONE, tools=[build], results=monitor.runs.Results(summary=lambda _: "x" * 500_000))
     assert len(run.results(0)[0].text) < 41_000
 
 
-@pytest.mark.parametrize("options", [{}, {"artifacts": InMemoryArtifacts()}])
-async def test_without_a_bound_a_result_is_as_long_as_its_tool_gave_it(options: dict[str, Any]):
-    run = await drive(call("build"), DONE, tools=[build], result_bound=None, **options)
+@pytest.mark.parametrize("store", [None, InMemoryArtifacts()])
+async def test_without_a_bound_a_result_is_as_long_as_its_tool_gave_it(store: InMemoryArtifacts | None):
+    results = monitor.runs.Results(bound=None, artifacts=store)
+    run = await drive(call("build"), DONE, tools=[build], results=results)
     assert run.results(0)[0].text == f"exit code 1, 3.2 s\n{log(100_000, error_at=50_000)}".rstrip("\n")
-    assert ("read_artifact" in run.offered(0)) is bool(options)
+    assert ("read_artifact" in run.offered(0)) is (store is not None)
 
 
 async def test_with_a_bound_alone_the_result_says_that_the_rest_is_lost():
-    run = await drive(call("build"), DONE, tools=[build], result_bound=Bound(5_000, 100))
+    run = await drive(call("build"), DONE, tools=[build], results=monitor.runs.Results(bound=Bound(5_000, 100)))
     assert run.results(0)[0].text.endswith("[this result was cut when it came; the rest was not kept]")
     assert len(run.results(0)[0].text) < 5_500
 
@@ -227,7 +245,7 @@ async def test_a_store_that_is_full_costs_the_rest_and_not_the_run():
         async def put(self, *_: Any, **__: Any) -> Any:
             raise ArtifactsFull("there is no room")
 
-    run = await drive(call("build"), DONE, tools=[build], artifacts=Full())
+    run = await drive(call("build"), DONE, tools=[build], results=monitor.runs.Results(artifacts=Full()))
     assert run.outcome.ok
     assert run.results(0)[0].text.endswith("; the rest was not kept: there is no room]")
 
@@ -240,7 +258,7 @@ async def test_what_a_run_needs_is_pinned_until_it_ends():
         """Look at the pins."""
         pins.append({owner: set(digests) for owner, digests in store._pins.items()})
 
-    await drive(call("build"), call("watch"), DONE, tools=[build, watch], artifacts=store)
+    await drive(call("build"), call("watch"), DONE, tools=[build, watch], results=monitor.runs.Results(artifacts=store))
     assert list(pins[0]) == ["driven"]
     assert len(pins[0]["driven"]) == 1
     assert store._pins == {}
@@ -249,14 +267,20 @@ async def test_what_a_run_needs_is_pinned_until_it_ends():
 async def test_what_the_model_reads_of_an_artifact_is_not_kept_again():
     store = InMemoryArtifacts()
     kept = await store.put("x\n" * 3_000)
-    run = await drive(call("read_artifact", ref=kept.ref), DONE, artifacts=store)
+    run = await drive(call("read_artifact", ref=kept.ref), DONE, results=monitor.runs.Results(artifacts=store))
     assert run.results(0)[0].text.startswith("x\nx\n")
     assert len(await store.artifacts()) == 1
 
 
 async def test_a_refused_call_is_never_cut_or_kept():
     store = InMemoryArtifacts()
-    run = await drive(call("build"), DONE, tools=[build], artifacts=store, approval="plan")
+    run = await drive(
+        call("build"),
+        DONE,
+        tools=[build],
+        results=monitor.runs.Results(artifacts=store),
+        calls=monitor.runs.ToolCalls(approval="plan"),
+    )
     assert run.results(0)[0].vetoed
     assert await store.artifacts() == []
 
@@ -279,7 +303,7 @@ async def test_what_is_no_store_bound_flag_or_note_is_refused(wrong: dict[str, A
 
 
 async def test_the_fields_of_a_result_survive_its_json_form():
-    run = await drive(call("build"), DONE, tools=[build], artifacts=InMemoryArtifacts())
+    run = await drive(call("build"), DONE, tools=[build], results=monitor.runs.Results(artifacts=InMemoryArtifacts()))
     result = run.results(0)[0]
     assert dataclasses.replace(result, truncated=False) == result  # they are no part of its identity
 

@@ -85,7 +85,7 @@ async def test_the_only_error_in_line_50000_of_a_command_reaches_the_model(tmp_p
     await monitor.Supervisor(
         ScriptedModel([call("shell", command=lines)], reads),
         tools=[ShellTools(Workspace(tmp_path))],
-        artifacts=InMemoryArtifacts(),
+        results=monitor.runs.Results(artifacts=InMemoryArtifacts()),
     ).run("x")
     (text,) = seen
     assert text.startswith("[exit code 0, ")

@@ -70,7 +70,9 @@ def cleared(run: Drive) -> str:
 @pytest.mark.feature("MA-01")
 async def test_a_file_that_was_read_can_be_had_again_by_its_reference(files: FileTools):
     store = InMemoryArtifacts()
-    run = await drive(read("./a.txt", offset=101, limit=300), DONE, tools=[files], artifacts=store)
+    run = await drive(
+        read("./a.txt", offset=101, limit=300), DONE, tools=[files], results=monitor.runs.Results(artifacts=store)
+    )
     (kept,) = await store.artifacts()
     assert kept.references == (Reference(kind="document", path="a.txt", position="lines 101 to 400"),)
     assert cleared(run).endswith(f"kept as artifact {kept.ref} document a.txt lines 101 to 400]")
@@ -84,7 +86,11 @@ async def test_a_tool_of_ones_own_gives_a_reference_with_its_answer():
         return ToolAnswer(lines(city), status="HTTP 200", reference=Reference(kind="reply", request={"city": city}))
 
     run = await drive(
-        call("ask", city="Rom"), call("ask", city="Rom"), DONE, tools=[ask], artifacts=InMemoryArtifacts()
+        call("ask", city="Rom"),
+        call("ask", city="Rom"),
+        DONE,
+        tools=[ask],
+        results=monitor.runs.Results(artifacts=InMemoryArtifacts()),
     )
     assert cleared(run).endswith('reply {"city":"Rom"}]')
     assert run.results(1)[0].text.startswith("HTTP 200\n[not changed since it was shown above; read_artifact(ref=")
@@ -95,7 +101,15 @@ async def test_a_tool_of_ones_own_gives_a_reference_with_its_answer():
 async def test_a_file_is_shown_again_only_when_it_has_changed(files: FileTools):
     store = InMemoryArtifacts()
     change = call("write_file", path="a.txt", content=lines("new note"))
-    run = await drive(read("a.txt"), read("a.txt"), change, read("a.txt"), DONE, tools=[files], artifacts=store)
+    run = await drive(
+        read("a.txt"),
+        read("a.txt"),
+        change,
+        read("a.txt"),
+        DONE,
+        tools=[files],
+        results=monitor.runs.Results(artifacts=store),
+    )
     ref = (await store.artifacts())[0].ref
     assert run.results(0)[0].text.startswith("note 0\n")
     assert run.results(1)[0].text == (
@@ -107,7 +121,7 @@ async def test_a_file_is_shown_again_only_when_it_has_changed(files: FileTools):
 @pytest.mark.feature("MA-03")
 async def test_another_source_and_another_part_are_shown(files: FileTools):
     parts = [read("a.txt"), read("b.txt"), read("a.txt", limit=400)]
-    run = await drive(*parts, DONE, tools=[files], artifacts=InMemoryArtifacts())
+    run = await drive(*parts, DONE, tools=[files], results=monitor.runs.Results(artifacts=InMemoryArtifacts()))
     assert not [run.results(at)[0].text for at in range(3) if "not changed" in run.results(at)[0].text]
 
 
@@ -117,7 +131,7 @@ async def test_a_loop_of_reads_is_found_one_round_later_with_a_store_than_withou
     reads = [read(f"{name}.txt") for name in names] * 10
     turns = []
     for store in (None, InMemoryArtifacts()):
-        run = await drive(*reads, DONE, tools=[files], artifacts=store)
+        run = await drive(*reads, DONE, tools=[files], results=monitor.runs.Results(artifacts=store))
         assert run.outcome.reason is monitor.TerminateReason.LOOP_DETECTED
         turns.append(next(one.turn for one in run.of(monitor.events.DetectionRaised) if one.detection.level == "loop"))
     assert turns[1] - turns[0] == len(names)
@@ -143,7 +157,14 @@ async def test_a_text_that_was_cleared_is_shown_again(files: FileTools):
     history: list[monitor.messages.Message] = []
     store = InMemoryArtifacts()
     for task in ("read it", "again"):
-        run = await drive(read("a.txt"), DONE, tools=[files], artifacts=store, history=history, task=task)
+        run = await drive(
+            read("a.txt"),
+            DONE,
+            tools=[files],
+            results=monitor.runs.Results(artifacts=store),
+            history=history,
+            task=task,
+        )
         history = [*CLEARS.reduce(run.run.history)]
         assert not [one for one in texts(history) if one.startswith("note 0")]
         assert texts(run.run.history)[-2].startswith("note 0")

@@ -210,7 +210,12 @@ def test_whatever_was_given_and_whatever_the_model_says_every_request_is_valid(
 ):
     model = formed(form, *said, *(["done"] * 12))
     drive = Drive(
-        model=model, history=before, tools=[look], detectors=None, stop_when=monitor.MaxTurns(6), retries=None
+        model=model,
+        history=before,
+        tools=[look],
+        detectors=None,
+        stop_when=monitor.MaxTurns(6),
+        requests=monitor.runs.Requests(retries=None),
     )
     anyio.run(drive.go)
     assert model.requests

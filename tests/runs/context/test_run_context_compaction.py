@@ -115,7 +115,7 @@ def driven(*answers: Any, summaries: Any = SUMMARY, compaction: Any = ..., **opt
         compaction = monitor.Compaction(steps=())
     options = {
         "tools": [read],
-        "result_bound": None,
+        "results": monitor.runs.Results(bound=None),
         "window": WINDOW,
         "task": "read it all",
         "detectors": [],
@@ -487,7 +487,12 @@ async def test_where_compaction_fails_oversized_results_are_truncated_once(row: 
 @pytest.mark.parametrize("row", ["R12"])
 async def test_a_transport_error_is_no_matter_of_size_whatever_came_before(row: str):
     d = driven(
-        *FULL, REFUSED, *reads(10), ConnectionError("gone"), "done", retries=monitor.Retries(1, first_delay_s=0.0)
+        *FULL,
+        REFUSED,
+        *reads(10),
+        ConnectionError("gone"),
+        "done",
+        requests=monitor.runs.Requests(retries=monitor.Retries(1, first_delay_s=0.0)),
     )
     await d.go()
     assert d.outcome.ok
@@ -497,7 +502,13 @@ async def test_a_transport_error_is_no_matter_of_size_whatever_came_before(row: 
 
 @pytest.mark.feature("CL-07")
 async def test_a_recovery_uses_up_no_retry_of_the_network():
-    d = driven(*FULL, REFUSED, ConnectionError("gone"), "done", retries=monitor.Retries(1, first_delay_s=0.0))
+    d = driven(
+        *FULL,
+        REFUSED,
+        ConnectionError("gone"),
+        "done",
+        requests=monitor.runs.Requests(retries=monitor.Retries(1, first_delay_s=0.0)),
+    )
     await d.go()
     assert d.outcome.ok
     assert [(event.turn, event.attempt) for event in d.of(monitor.events.RetryScheduled)] == [(5, 2), (5, 3)]
@@ -1105,7 +1116,7 @@ async def test_a_run_that_is_a_tool_compacts_its_own_history_at_the_caller_s_exp
     supervisor = monitor.Supervisor(
         child,
         tools=[read],
-        result_bound=None,
+        results=monitor.runs.Results(bound=None),
         window=WINDOW,
         detectors=[],
         compaction=monitor.Compaction(steps=()),
@@ -1122,7 +1133,12 @@ async def test_a_run_that_is_a_tool_compacts_its_own_history_at_the_caller_s_exp
 
     child = Agent(*CEILING, "never", summaries=[[SUMMARY, Report(50_000, 500)]])
     supervisor = monitor.Supervisor(
-        child, tools=[read], result_bound=None, window=WINDOW, detectors=[], compaction=monitor.Compaction(steps=())
+        child,
+        tools=[read],
+        results=monitor.runs.Results(bound=None),
+        window=WINDOW,
+        detectors=[],
+        compaction=monitor.Compaction(steps=()),
     )
     tool = supervisor.as_tool(name="research", description="Find something out.")
     d = driven(

@@ -126,11 +126,11 @@ class Settled(Stall):
 
 
 async def test_r21_a_network_that_fails_once_is_told_once_and_one_that_goes_on_failing_ends_it():
-    d = driven(*FULL, ConnectionError("gone"), "done", retries=AT_ONCE)
+    d = driven(*FULL, ConnectionError("gone"), "done", requests=monitor.runs.Requests(retries=AT_ONCE))
     await d.go()
     assert d.outcome.ok
     assert len(d.of(monitor.events.RetryScheduled)) == 1
-    d = driven(*FULL, ConnectionError("gone"), ConnectionError("gone"), retries=AT_ONCE)
+    d = driven(*FULL, ConnectionError("gone"), ConnectionError("gone"), requests=monitor.runs.Requests(retries=AT_ONCE))
     await d.go()
     assert d.outcome.reason is Reason.ERROR
     assert len(d.of(monitor.events.RetryScheduled)) == 1

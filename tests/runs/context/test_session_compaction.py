@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.feature("CL-12")]
 async def talk(store: Any) -> None:
     """A conversation of about 60,000 tokens."""
     model = ScriptedModel(reads(20_000), reads(20_001), reads(19_999), "All is read.")
-    outcome = await monitor.Supervisor(model, tools=[read], session=store, window=200_000, result_bound=None).run(
-        "read it all"
-    )
+    outcome = await monitor.Supervisor(
+        model, tools=[read], session=store, window=200_000, results=monitor.runs.Results(bound=None)
+    ).run("read it all")
     assert outcome.ok
 
 
@@ -49,7 +49,9 @@ async def test_the_next_run_goes_on_from_the_summary_and_the_messages_stay(tmp_p
         assert await store.verify() == ()
     async with SQLiteSession(tmp_path / "a.session") as store:
         after = ScriptedModel("And so on.")
-        await monitor.Supervisor(after, tools=[read], window=200_000, result_bound=None).run("more", session=store)
+        await monitor.Supervisor(after, tools=[read], window=200_000, results=monitor.runs.Results(bound=None)).run(
+            "more", session=store
+        )
         assert after.requests[0].messages[:-1] == result.messages
 
 
@@ -87,7 +89,9 @@ async def test_a_session_whose_process_died_in_a_call_is_repaired_first():
     assert [one.id for one in newest.results] == ["open"]
     after = ScriptedModel("And so on.")
     assert (
-        await monitor.Supervisor(after, tools=[read], window=200_000, result_bound=None).run("more", session=store)
+        await monitor.Supervisor(after, tools=[read], window=200_000, results=monitor.runs.Results(bound=None)).run(
+            "more", session=store
+        )
     ).ok
     assert after.requests[0].messages[: len(result.messages)] == result.messages
 

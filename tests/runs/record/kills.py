@@ -322,7 +322,7 @@ async def _life(
     supervisor = monitor.Supervisor(
         model({TASK: scenario.script}),
         tools=[tools[name] for name in scenario.tools],
-        approver=approver,
+        calls=monitor.runs.ToolCalls(approver=approver),
         session=store,
         **scenario.options(),
     )

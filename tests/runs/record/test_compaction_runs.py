@@ -26,7 +26,7 @@ G = TypeVar("G")
 T = TypeVar("T")
 OPTIONS: dict[str, Any] = {
     "tools": [read],
-    "result_bound": None,
+    "results": monitor.runs.Results(bound=None),
     "window": WINDOW,
     "detectors": [],
     "policy": monitor.policy.ObserveOnly(),

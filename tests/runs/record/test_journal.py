@@ -67,7 +67,11 @@ async def test_what_a_sink_hears_is_stored_wherever_the_session_fails(steps: int
         assert request.id in [one.request.id for one in await store.approvals()]
         return True
 
-    given: dict[str, Any] = {"tools": [act, look], "outputs": {"first": str, "second": str}, "approver": yes}
+    given: dict[str, Any] = {
+        "tools": [act, look],
+        "outputs": {"first": str, "second": str},
+        "calls": monitor.runs.ToolCalls(approver=yes),
+    }
     one = supervisor(*SCRIPT[1:], **given, session=Full(store, steps, after=False), sinks=[sink])
     outcome: Any = None
     read: list[Any] = []

@@ -57,7 +57,7 @@ def results(outcome: monitor.Outcome[Any]) -> list[str]:
 
 @pytest.mark.parametrize("place", STORES, indirect=True)
 async def test_the_answer_to_a_paused_run_waits_for_the_program_that_has_the_session(place: str | Path):
-    options: dict[str, Any] = {"tools": [send], "approver": PendingApprovals()}
+    options: dict[str, Any] = {"tools": [send], "calls": monitor.runs.ToolCalls(approver=PendingApprovals())}
     async with opened(place) as session:
         asks = ScriptedModel([call("send", to="Ada"), call("send", to="Bob")])
         await monitor.Supervisor(asks, session=session, **options).run("Write.")
@@ -98,7 +98,9 @@ async def test_a_run_that_asks_somebody_takes_the_answer_of_another_process(tmp_
     model = ScriptedModel([call("send", to="Ada")], "Done.")
     async with SQLiteSession(path) as session, anyio.create_task_group() as tasks:
         tasks.start_soon(person)
-        supervisor = monitor.Supervisor(model, tools=[send], approver=nobody, session=session, clock=clock)
+        supervisor = monitor.Supervisor(
+            model, tools=[send], calls=monitor.runs.ToolCalls(approver=nobody), session=session, clock=clock
+        )
         outcome = await supervisor.run("Write.")
         assert (results(outcome), gone.is_set()) == (["sent to Ada"], True)
         assert [one.answer.by for one in await session.approvals() if one.answer] == ["Ada"]
@@ -113,6 +115,8 @@ async def test_an_approver_that_raises_refuses_with_or_without_a_mailbox(tmp_pat
 
     async with make(tmp_path / "a.session") as session:
         model = ScriptedModel([call("send", to="Ada")], "Done.")
-        await monitor.Supervisor(model, tools=[send], approver=broken, session=session).run("Write.")
+        await monitor.Supervisor(
+            model, tools=[send], calls=monitor.runs.ToolCalls(approver=broken), session=session
+        ).run("Write.")
         (asked,) = await session.approvals()
         assert asked.answer.reason == "approver_failed: LookupError: no terminal"

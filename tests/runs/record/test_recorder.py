@@ -45,7 +45,7 @@ def everything() -> Drive:
         tools=[look],
         outputs={"finding": Finding, "day": date},
         plan=monitor.Plan(["look"]),
-        retries=monitor.Retries(first_delay_s=0),
+        requests=monitor.runs.Requests(retries=monitor.Retries(first_delay_s=0)),
         stop_when=monitor.MaxTurns(7) | monitor.TokenLimit(1_100),
     )
 

@@ -120,11 +120,13 @@ class World:
             ),
             "judge": chance.choice([None, None, monitor.LoopJudge(ScriptedModel(*[JUDGED] * 50), first_turn=1)]),
             "window": chance.choice([WINDOW, 20_000, None]),
-            "retries": monitor.Retries(2, first_delay_s=0.0),
+            "requests": monitor.runs.Requests(
+                retries=monitor.Retries(2, first_delay_s=0.0),
+                max_nudges=chance.choice([0, 2]),
+                looped_text=chance.choice(["trim", "keep"]),
+                keep_text_chars=chance.choice([50, 1_000_000]),
+            ),
             "last_turn": chance.choice([None, monitor.LastTurn(30)]),
-            "max_nudges": chance.choice([0, 2]),
-            "looped_text": chance.choice(["trim", "keep"]),
-            "keep_text_chars": chance.choice([50, 1_000_000]),
         }
 
     def limits(self) -> Any:
@@ -231,16 +233,27 @@ async def test_a_run_whose_process_died_is_decided_again_up_to_there_and_after_i
 @pytest.mark.anyio
 async def test_a_life_without_chunks_is_shown_as_it_was_stored():
     store = InMemorySession(chunks=True)
-    options: Any = {"tools": [look], "approval": "default"}
     pending = PendingApprovals()
-    waits = monitor.Supervisor(ScriptedModel(call("look", q="a")), session=store, approver=pending, **options)
+    waits = monitor.Supervisor(
+        ScriptedModel(call("look", q="a")),
+        tools=[look],
+        session=store,
+        calls=monitor.runs.ToolCalls(approval="default", approver=pending),
+    )
     assert (await waits.run("do it")).reason is Reason.PAUSED
     store.keeps_chunks = False
     (asked,) = await store.approvals(only_open=True)
     knows = PendingApprovals(
         requests=[asked.request], answers=[ApprovalAnswer(id=asked.request.id, decision="approved")]
     )
-    assert (await monitor.Supervisor(ScriptedModel("Done."), session=store, approver=knows, **options).resume()).ok
+    assert (
+        await monitor.Supervisor(
+            ScriptedModel("Done."),
+            tools=[look],
+            session=store,
+            calls=monitor.runs.ToolCalls(approval="default", approver=knows),
+        ).resume()
+    ).ok
     replayed = await monitor.replay(store)
     assert (replayed.exact, replayed.as_stored, replayed.remark) == (False, True, NO_CHUNKS)
 

@@ -102,7 +102,12 @@ async def test_a_budget_that_outlives_the_pause_of_its_run_does_not_count_it_twi
 
     budget = monitor.Budget(tokens=100_000)
     approver = monitor.tools.PendingApprovals()
-    options: dict[str, Any] = {"tools": [act], "budget": budget, "approver": approver, "session": store}
+    options: dict[str, Any] = {
+        "tools": [act],
+        "budget": budget,
+        "calls": monitor.runs.ToolCalls(approver=approver),
+        "session": store,
+    }
     paused = await supervisor(call("act"), **options).run("go")
     assert paused.reason is Reason.PAUSED
     assert budget.spent_tokens == paused.usage.total_tokens > 0
@@ -126,7 +131,11 @@ async def test_a_loop_across_a_restart_is_stopped_where_it_would_have_been(commi
 @pytest.mark.parametrize("commits", [3, 5, 8])
 async def test_what_was_written_before_a_restart_is_compared_with_what_comes_after(commits: int):
     said: list[Any] = ["Let me look at that file again, because the error must come from its third function."] * 20
-    options: dict[str, Any] = {"outputs": {"it": str}, "max_nudges": None, "policy": monitor.policy.ObserveOnly()}
+    options: dict[str, Any] = {
+        "outputs": {"it": str},
+        "requests": monitor.runs.Requests(max_nudges=None),
+        "policy": monitor.policy.ObserveOnly(),
+    }
     options |= {"stop_when": monitor.MaxTurns(12), "last_turn": None}
     whole, store = InMemorySession(), InMemorySession()
     await supervisor(*said, session=whole, **options).run("go")
@@ -146,7 +155,7 @@ async def raised(store: InMemorySession) -> list[Any]:
 
 async def test_missing_outputs_are_asked_for_no_more_often_than_in_one_process():
     store = InMemorySession()
-    options: dict[str, Any] = {"outputs": {"it": str}, "max_nudges": 2}
+    options: dict[str, Any] = {"outputs": {"it": str}, "requests": monitor.runs.Requests(max_nudges=2)}
     whole = await supervisor(*["I am done."] * 9, **options).run("go")
     assert whole.reason is Reason.MISSING_OUTPUTS
     await dies(store, 3, *["I am done."] * 9, **options)
@@ -212,7 +221,7 @@ async def test_without_a_session_a_subagent_that_was_cut_off_is_not_begun_again(
         return "acted"
 
     sub = supervisor(call("act"), "Found.", tools=[act]).as_tool(name="research", description="Looks.")
-    options: dict[str, Any] = {"tools": [sub], "ledger": ledger}
+    options: dict[str, Any] = {"tools": [sub], "calls": monitor.runs.ToolCalls(ledger=ledger)}
     await supervisor(call("research", task="x"), "Done.", **options).run("go", run_id="r")
     (record,) = ledger._records.values()
     ledger._records[record.key] = monitor.messages.stepped(record, state=CallState.UNKNOWN)

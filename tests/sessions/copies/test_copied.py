@@ -62,7 +62,9 @@ async def path(tmp_path: Path) -> Path:
     path = tmp_path / "a.session"
     async with SQLiteSession(path, chunks=True) as session:
         model = ScriptedModel([call("look", at="here"), call("ask", task="go")], "Done.")
-        await monitor.Supervisor(model, tools=tools, session=session, result_bound=None).run("Look.")
+        await monitor.Supervisor(model, tools=tools, session=session, results=monitor.runs.Results(bound=None)).run(
+            "Look."
+        )
         await session.switch_node((await session.nodes())[0].id, branch="other")
         await monitor.Supervisor(ScriptedModel("Again."), session=session).run(f"Say {SECRET}.")
     return path

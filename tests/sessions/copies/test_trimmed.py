@@ -37,7 +37,9 @@ async def fill(path: Path) -> None:
     async with SQLiteSession(path, chunks=True) as session:
         for task in (f"the password is {SECRET}", "and again"):
             model = ScriptedModel(["I read. ", call("read", file=f"{SECRET}.txt")], f"It is {SECRET}.")
-            supervisor = monitor.Supervisor(model, tools=[read], session=session, result_bound=None)
+            supervisor = monitor.Supervisor(
+                model, tools=[read], session=session, results=monitor.runs.Results(bound=None)
+            )
             assert (await supervisor.run(task)).ok
 
 

@@ -101,7 +101,9 @@ async def test_runs_side_by_side_share_one_opening(address: str):
 async def test_a_run_that_cannot_begin_gives_its_session_back(address: str):
     async with stored(address) as session:
         await session.commit(monitor.sessions.Changes(runs=[monitor.sessions.RunRecord(id="r")]))
-    supervisor = monitor.Supervisor(ScriptedModel("a"), session=address, unfinished="refuse")
+    supervisor = monitor.Supervisor(
+        ScriptedModel("a"), session=address, calls=monitor.runs.ToolCalls(unfinished="refuse")
+    )
     with pytest.raises(ConfigError):
         await supervisor.run("Go on")
     with anyio.fail_after(60):

@@ -46,8 +46,8 @@ async def run_in(session: Any, *, waits: bool = True) -> None:
     supervisor = monitor.Supervisor(
         ScriptedModel([call("look", q="a"), call("sub", task="deep")], call("read"), *ends),
         tools=[look, read, pay, inner.as_tool(name="sub", description="Dig.")],
-        approver=PendingApprovals(),
-        result_bound=None,
+        calls=monitor.runs.ToolCalls(approver=PendingApprovals()),
+        results=monitor.runs.Results(bound=None),
         session=session,
     )
     await supervisor.run("do it")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from monitor import Supervisor
 from monitor.events import ToolFinished
+from monitor.runs import Results
 from monitor.sessions import SQLiteSession
 from monitor.sessions.nodes import canonical
 from monitor.sessions.tables.schema import (
@@ -81,7 +82,7 @@ async def test_a_result_stands_once_in_its_session_however_long_it_is(tmp_path: 
     path = tmp_path / "a.session"
     model = ScriptedModel(*([calls("read", n=n)] for n in range(4)), "Done.")
     async with SQLiteSession(path, chunks=chunks) as session:
-        await Supervisor(model, tools=[read], result_bound=None, detectors=None, session=session).run("Read.")
+        await Supervisor(model, tools=[read], results=Results(bound=None), detectors=None, session=session).run("Read.")
         ended = [one.event.result.text for one in await session.events() if isinstance(one.event, ToolFinished)]
         assert ended == [one.text for one in await session.calls()] == [read(n) for n in range(4)]
         assert not await session.verify()

@@ -30,7 +30,12 @@ async def test_the_table_names_every_special_tool():
 @pytest.mark.feature("OM-08")
 async def test_a_model_that_pauses_waits_for_a_person_and_goes_on_in_the_next_run():
     pending = PendingApprovals()
-    first = supervisor([call("pause", question="Which one?")], "never", tools=[pause_tool()], approver=pending)
+    first = supervisor(
+        [call("pause", question="Which one?")],
+        "never",
+        tools=[pause_tool()],
+        calls=monitor.runs.ToolCalls(approver=pending),
+    )
     async with first.stream("do it") as run:
         async for _ in run:
             pass
@@ -38,7 +43,7 @@ async def test_a_model_that_pauses_waits_for_a_person_and_goes_on_in_the_next_ru
     (request,) = run.outcome.pending
     assert request.arguments == {"question": "Which one?"}
     pending.answer(ApprovalAnswer(id=request.id, decision="denied", reason="the blue one"))
-    second = supervisor("blue, then", tools=[pause_tool()], approver=pending)
+    second = supervisor("blue, then", tools=[pause_tool()], calls=monitor.runs.ToolCalls(approver=pending))
     assert (await second.run("go on", history=run.history)).ok
     (result,) = second.model.requests[0].messages[1].results  # type: ignore[attr-defined]
     assert "the blue one" in result.text
@@ -111,12 +116,14 @@ async def test_the_other_calls_of_the_turn_are_carried_out_before_a_tool_ends_th
 async def test_a_tool_that_was_approved_later_ends_the_run_that_goes_on():
     pending = PendingApprovals()
     careful = monitor.tool(name="ship", needs_approval=True)(ship.fn)
-    async with supervisor([call("ship", version="v2")], tools=[careful], approver=pending).stream("ship it") as run:
+    async with supervisor(
+        [call("ship", version="v2")], tools=[careful], calls=monitor.runs.ToolCalls(approver=pending)
+    ).stream("ship it") as run:
         async for _ in run:
             pass
     (request,) = run.outcome.pending
     pending.answer(ApprovalAnswer(id=request.id, decision="approved"))
-    second = supervisor("never asked", tools=[careful], approver=pending)
+    second = supervisor("never asked", tools=[careful], calls=monitor.runs.ToolCalls(approver=pending))
     outcome = await second.run("go on", history=run.history)
     assert outcome.detail == "ship ended the run with success: v2 is out"
     assert second.model.requests == []  # type: ignore[attr-defined]
@@ -124,7 +131,9 @@ async def test_a_tool_that_was_approved_later_ends_the_run_that_goes_on():
 
 @pytest.mark.feature("OM-08")
 async def test_a_call_that_is_refused_or_fails_does_not_end_the_run():
-    outcome = await supervisor([call("ship", version="v2")], "it was refused", tools=[ship], approval="plan").run("go")
+    outcome = await supervisor(
+        [call("ship", version="v2")], "it was refused", tools=[ship], calls=monitor.runs.ToolCalls(approval="plan")
+    ).run("go")
     assert outcome.reason is monitor.TerminateReason.GOAL
     outcome = await supervisor([call("ship")], "it was wrong", tools=[ship]).run("go")
     assert outcome.reason is monitor.TerminateReason.GOAL
@@ -147,7 +156,7 @@ async def test_the_name_of_a_special_tool_is_compared_without_case(write: Any):
         *answers,
         tools=[pause_tool(), checkpoint_tool(lambda _, note: saved.append(note))],
         outputs={"x": str},
-        approver=ask,
+        calls=monitor.runs.ToolCalls(approver=ask),
     )
     outcome = await it.run("go")
     assert outcome.ok

@@ -132,7 +132,7 @@ async def test_no_edit_of_forty_runs_on_one_file_is_lost_and_none_is_said_that_w
     parent = ScriptedModel([call(f"agent_{number}", task="edit your line") for number in range(40)], "all done")
     with pytest.warns(monitor.tools.ToolWarning):  # forty tools are many
         outcome = await monitor.Supervisor(
-            parent, tools=[tried(number) for number in range(40)], max_parallel_tools=40
+            parent, tools=[tried(number) for number in range(40)], calls=monitor.runs.ToolCalls(parallel=40)
         ).run("go")
     assert outcome.ok
     said = [event.result for event in sink.events if isinstance(event, monitor.events.ToolFinished)]

@@ -15,6 +15,7 @@ import pytest
 from monitor import ConfigError
 from monitor.chunks import ToolCall
 from monitor.errors import ToolErrorKind
+from monitor.runs import Results
 from monitor.testing import call
 from monitor.tools import carry_out
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
@@ -91,7 +92,7 @@ async def test_a_run_has_the_tools_with_their_prefix(tmp_path: Path):
 async def test_a_long_reply_is_kept_with_the_request_that_it_answers(tmp_path: Path):
     store, text = InMemoryArtifacts(), "x" * 3_000
     asked, done = call("shout", text=text), call("terminate", status="success")
-    await drive(asked, done, tools=[commands(tmp_path)], artifacts=store)
+    await drive(asked, done, tools=[commands(tmp_path)], results=Results(artifacts=store))
     (kept,) = await store.artifacts()
     request = {"tool": "shout", "arguments": {"text": text}}
     assert kept.references == (Reference(kind="reply", request=request),)

@@ -253,7 +253,7 @@ async def test_a_person_answers_what_a_server_asks(answer: Any, sent: dict[str, 
         await monitor.Supervisor(
             ScriptedModel([call("plain__survey", text="Who are \x1b[31myou?")], "Done."),
             tools=[plain("reads")],
-            approver=approver,
+            calls=monitor.runs.ToolCalls(approver=approver),
         ).run("x")
     (finished,) = (event.result for event in events if isinstance(event, ToolFinished))
     assert json.loads(finished.text) == sent

@@ -22,6 +22,7 @@ from monitor import ConfigError
 from monitor.chunks import ToolCall
 from monitor.errors import ToolError, ToolErrorKind
 from monitor.messages import ApprovalAnswer, ApprovalRequest
+from monitor.runs import Results, ToolCalls
 from monitor.testing import FakeClock, call
 from monitor.tools import ToolContext
 from monitor.tools.artifacts.artifact_store import InMemoryArtifacts, Reference
@@ -86,7 +87,12 @@ async def test_a_server_lists_its_tools_and_answers_calls_from_any_task():
 @pytest.mark.feature("MA-01")
 async def test_a_long_reply_is_kept_with_the_request_that_it_answers():
     store, text = InMemoryArtifacts(), "x" * 3_000
-    await drive(call("plain__echo", text=text), call("terminate", status="success"), tools=[plain()], artifacts=store)
+    await drive(
+        call("plain__echo", text=text),
+        call("terminate", status="success"),
+        tools=[plain()],
+        results=Results(artifacts=store),
+    )
     (kept,) = await store.artifacts()
     request = {"tool": "plain__echo", "arguments": {"text": text}}
     assert kept.references == (Reference(kind="reply", request=request),)
@@ -207,7 +213,7 @@ async def test_a_description_that_changed_after_always_asks_again():
 
     echoes = [call("plain__echo", text=text) for text in "abc"]
     done = call("terminate", status="success")
-    await drive(*echoes[:2], call("change"), echoes[2], done, tools=[server, change], approver=approve)
+    await drive(*echoes[:2], call("change"), echoes[2], done, tools=[server, change], calls=ToolCalls(approver=approve))
     assert asked == ["plain__echo", "plain__echo"]
 
 
