@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.context.compaction.attempts import Sizes
+from monitor.context.compaction.attempts import Pause, Sizes
 from monitor.context.compaction.preset import PRESETS
 from monitor.errors import CompactionFailure, CompactionReason
 from tests.runs.context.test_run_context_compaction import driven, reads
@@ -35,10 +35,10 @@ async def test_one_task_is_weighed_at_most_twice_for_each_compaction(name: str, 
     weighed = 0
     weigh = Sizes.weigh
 
-    async def counted(self: Sizes) -> None:
+    async def counted(self: Sizes, pause: Pause) -> None:
         nonlocal weighed
         weighed += 1
-        await weigh(self)
+        await weigh(self, pause)
 
     monkeypatch.setattr(Sizes, "weigh", counted)
     d = driven(
