@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     from monitor.runs.context.compaction import Compaction as Compaction
     from monitor.runs.record.replay import Replay as Replay
     from monitor.runs.record.replay import replay as replay
-    from monitor.runs.run import Run as Run
+    from monitor.runs.supervised_run import Run as Run
     from monitor.runs.supervisor import Supervisor as Supervisor
     from monitor.settings import load_settings as load_settings
     from monitor.sinks import JsonlSink as JsonlSink

@@ -27,6 +27,6 @@ def has_moved(module: str) -> None:
     warn(module, MOVED[module], stacklevel=4)
 
 
-def warn(old: str, new: str, stacklevel: int = 4) -> None:
+def warn(old: str, new: str, stacklevel: int = 3) -> None:
     """Warn that `old` is `new` now."""
     warnings.warn(f"{old} is {new} now, and goes with {REMOVED_IN}", DeprecationWarning, stacklevel=stacklevel)

@@ -49,7 +49,11 @@ def exported(path: Path) -> dict[str, str]:
     """
     listed = set(getattr(importlib.import_module(module_of(path)), "__all__", ()))
     names = ((node, alias) for node in froms(path) for alias in node.names)
-    return {alias.name: f"{node.module}.{alias.name}" for node, alias in names if alias.asname or alias.name in listed}
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node, alias in names
+        if alias.asname or alias.name in listed
+    }
 
 
 LAZY = [path for path in INITS if "lazy_names(" in path.read_text(encoding="utf-8")]
@@ -58,9 +62,10 @@ LAZY = [path for path in INITS if "lazy_names(" in path.read_text(encoding="utf-
 
 def loaded_later(path: Path) -> dict[str, str]:
     """The names of a package that are loaded at first use, and where each comes from."""
+    importlib.import_module(module_of(path))
     _, get, _ = lazy_names(module_of(path))
-    origins: dict[str, str] = inspect.getclosurevars(get).nonlocals["modules"]
-    return {name: f"{origin}.{name}" for name, origin in origins.items()}
+    origins: dict[str, tuple[str, str]] = inspect.getclosurevars(get).nonlocals["origins"]
+    return {name: f"{module}.{original}" for name, (module, original) in origins.items()}
 
 
 # --- names
@@ -125,23 +130,28 @@ def test_exports_are_written_in_the_form_that_type_checkers_take_for_one(path: P
                 " MaxConsecutiveErrors Predicate Condition"
             ),
         ),
-        ("monitor", "CostLimit ToolCalled OutputsComplete PlanComplete TaskDone Budget Price Retries Plan Window"),
-        ("monitor", "Outcome TerminateReason FinishReason Turn Usage Detection"),
-        ("monitor", "Verdict Continue Nudge WithdrawTool Compact LastTurn Stop Ladder StopAtFirstLoop ObserveOnly"),
+        ("monitor", "CostLimit Budget Price Retries Plan Window"),
+        ("monitor", "Outcome TerminateReason FinishReason "),
+        ("monitor", "Verdict Continue Nudge WithdrawTool Compact LastTurn Stop Ladder StopAtFirstLoop "),
         (
             "monitor",
-            (
-                "ContentRepetition SimilarMessages ToolCallRepetition ToolCallCycle NoProgress UnknownTool ToolPolicy"
-                " default_detectors"
-            ),
+            ("ContentRepetition ToolCallRepetition ToolPolicy default_detectors"),
         ),
         (
             "monitor",
-            (
-                "MonitorError ConfigError RunFailed ToolError tool ToolContext UserMessage AssistantMessage Text Media"
-                " JsonlSink LogSink"
-            ),
+            ("ConfigError ToolError tool ToolContext UserMessage AssistantMessage  "),
         ),
+        ("monitor.chunks", "Usage"),
+        ("monitor.conditions", "OutputsComplete PlanComplete ToolCalled TaskDone"),
+        ("monitor.detectors", "NoProgress UnknownTool ToolCallCycle SimilarMessages"),
+        ("monitor.errors", "MonitorError"),
+        ("monitor.guard", "guarding"),
+        ("monitor.judges", "DoneJudge"),
+        ("monitor.messages", "Media Text"),
+        ("monitor.outcome", "Turn RunFailed"),
+        ("monitor.policy", "ObserveOnly"),
+        ("monitor.sinks", "JsonlSink LogSink"),
+        ("monitor.verdicts", "Detection"),
         (
             "monitor.chunks",
             "TextDelta ReasoningDelta ToolCallDelta ToolCall ToolResult UsageReport TurnFinished StreamRetried",
@@ -243,7 +253,7 @@ def test_what_is_loaded_later_is_listed_and_imported_by_a_star(path: Path):
     assert {name: taken[name] for name in module.__all__} == {name: getattr(module, name) for name in module.__all__}
 
 
-@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("name", [name.removeprefix("monitor.") for name in MOVED_TO])
 def test_an_old_address_has_the_names_of_the_new_one_and_warns(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, f"monitor.{name}", raising=False)
     monkeypatch.delitem(vars(monitor), name, raising=False)
@@ -257,8 +267,19 @@ def test_an_old_address_has_the_names_of_the_new_one_and_warns(name: str, monkey
 
 
 def test_the_table_of_old_addresses_is_whole():
-    assert {f"monitor.{name}" for name in MOVED} == set(MOVED_TO)
-    assert set(MOVED) & set(dir(monitor)) == set()
+    assert set(MOVED_TO) <= {f"monitor.{name}" for name in MOVED}
+    assert set(MOVED) & {*dir(monitor), *FRONT.__all__} == set()
+
+
+@pytest.mark.parametrize("name", sorted(set(MOVED) - {name.removeprefix("monitor.") for name in MOVED_TO}))
+def test_an_old_name_of_the_front_door_is_the_one_of_its_room_and_warns(name: str):
+    new = exported(PACKAGE / "__init__.py")[name]
+    module, _, original = new.rpartition(".")
+    assert module.removeprefix("monitor.") in ROOMS
+    with pytest.warns(DeprecationWarning, match=f"monitor.{name} is {new} now, and goes with {REMOVED_IN}") as told:
+        value = getattr(monitor, name)
+    assert value is getattr(importlib.import_module(module), original)
+    assert [one.filename for one in told] == [__file__]
 
 
 # --- what it costs

@@ -23,6 +23,7 @@ from monitor.chunks import ToolResult
 from monitor.context.overflow import OverflowKind, OverflowRow
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.errors import MissingExtra
+from monitor.moved import MOVED
 from tests.linear_time import How, ambiguities, pumps, slowest
 from tests.parsed import tree_of
 
@@ -55,7 +56,10 @@ class Use:
 @cache
 def modules() -> dict[str, ModuleType]:
     found = pkgutil.walk_packages(monitor.__path__, f"{monitor.__name__}.")
-    names = [monitor.__name__, *(one.name for one in found if not one.name.endswith("__main__"))]
+    names = [
+        monitor.__name__,
+        *(one.name for one in found if not one.name.endswith("__main__") and one.name not in MOVED),
+    ]
     loaded: dict[str, ModuleType] = {}
     for name in names:
         try:

@@ -11,7 +11,7 @@ from bench import soak
 from bench._soak_faults import FAULTS
 from bench._soak_run import SoakedRun
 from monitor.core.run import RunCore
-from monitor.runs.run import Run
+from monitor.runs.supervised_run import Run
 from monitor.runs.turn_loop import TurnLoop
 from tests.adapters.google.sdk import sdk_warnings
 

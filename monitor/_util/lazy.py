@@ -29,8 +29,8 @@ def lazy_names(package: str, hidden: str = "") -> tuple[list[str], Callable[[str
     """
     spec: Any = sys.modules[package].__spec__
     source: str = spec.loader.get_data(spec.origin).decode()
-    words = [line.split() for line in source.splitlines() if line.startswith("    from ")]
-    origins = {alias: (module, name) for _, module, _, name, _, alias, *_ in words}
+    imports = [line.split() for line in source.splitlines() if line.startswith("    from ") and " as " in line]
+    origins = {alias: (module, name) for _, module, _, name, _, alias, *_ in imports}
     old = hidden.split()
 
     def get(name: str) -> Any:

@@ -35,8 +35,8 @@ from monitor.fleet.receipts import MAX_LOSSES, STUCK_WORKER, UNKNOWN_HEAD, Recei
 from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.outcome import Outcome
 from monitor.runs.record.session_reading import outcome_in
-from monitor.runs.run import Run
 from monitor.runs.run_parts import RunRequest
+from monitor.runs.supervised_run import Run
 from monitor.runs.supervisor import Supervisor
 from monitor.sessions.closed_runs import MAIN, RunRecord, RunStage, SessionStore
 from monitor.sessions.nodes import Node

@@ -34,7 +34,7 @@ from monitor.fleet import (
     take_turn,
 )
 from monitor.fleet.control import FleetClient
-from monitor.runs.run import Run
+from monitor.runs.supervised_run import Run
 
 try:
     import ray

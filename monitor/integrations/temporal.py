@@ -40,7 +40,7 @@ from monitor.fleet import (
     take_turn,
 )
 from monitor.fleet.control import RUN, TURN, FleetClient, FleetRun, RunState
-from monitor.runs.run import Run
+from monitor.runs.supervised_run import Run
 from monitor.tools.base import Background
 
 try:

@@ -14,7 +14,7 @@ import anyio
 
 from monitor.errors import StoreError, TerminateReason
 from monitor.outage import Failure, OutageRule, Trouble
-from monitor.shared.rows import RowStore, SharedRow
+from monitor.shared.shared_rows import RowStore, SharedRow
 from monitor.verdicts import Detection, FleetFinding, Stop
 
 # --------------------------------------------------------------------------------------------------

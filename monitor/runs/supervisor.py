@@ -26,8 +26,8 @@ from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome, OutputT
 from monitor.runs.record.session_reading import nested_in, outcome_in
-from monitor.runs.run import Run
 from monitor.runs.run_parts import RunParts, RunRequest
+from monitor.runs.supervised_run import Run
 from monitor.runs.supervisor_options import RunOptions, checked_session
 from monitor.sessions.closed_runs import MAIN, RunRecord, RunStage, SessionStore
 from monitor.sessions.postgres.postgres_session import in_use

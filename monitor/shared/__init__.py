@@ -30,7 +30,7 @@ from monitor.shared.budgets.base import Amount, BudgetState, BudgetStore, Refuse
 from monitor.shared.budgets.redis import RedisBudgets
 from monitor.shared.budgets.sql_budgets import PostgresBudgets, SQLiteBudgets
 from monitor.shared.outages import InMemoryOutages, Outages, OutageStore, SQLiteOutages
-from monitor.shared.rows import RowNews, RowStore, SharedRow, rows_at
+from monitor.shared.shared_rows import RowNews, RowStore, SharedRow, rows_at
 
 __all__ = [
     "Amount",

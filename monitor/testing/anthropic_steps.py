@@ -15,8 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.testing.steps import *  # noqa: F403 - the steps of every server
-from monitor.testing.steps import Event, Reply, json_lines, pieces, retry_after, to_json, turn_of_message
+from monitor.testing.answer_steps import *  # noqa: F403 - the steps of every server
+from monitor.testing.answer_steps import Event, Reply, json_lines, pieces, retry_after, to_json, turn_of_message
 
 # --- the message
 

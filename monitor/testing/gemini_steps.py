@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from monitor.errors import AdapterError
-from monitor.testing.steps import *  # noqa: F403 - the steps of every server
-from monitor.testing.steps import Event, Reply, json_lines, pieces, to_json, turn_of_message
+from monitor.testing.answer_steps import *  # noqa: F403 - the steps of every server
+from monitor.testing.answer_steps import Event, Reply, json_lines, pieces, to_json, turn_of_message
 
 # --- what a script sends
 

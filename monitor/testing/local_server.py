@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import anyio
 
 from monitor.errors import ConfigError
-from monitor.testing.steps import (
+from monitor.testing.answer_steps import (
     STEPS,
     Cut,
     Event,

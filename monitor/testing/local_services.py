@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
+from monitor.testing.answer_steps import Event, Reply, to_json
 from monitor.testing.local_server import Dialect, LocalServer, ReceivedRequest, Scripts, TokenCounts
-from monitor.testing.steps import Event, Reply, to_json
 
 CHAT: Final = "chat.completions"
 """`ReceivedRequest.method` of a chat completion."""

@@ -13,8 +13,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from monitor.testing.steps import *  # noqa: F403 - the steps of every server
-from monitor.testing.steps import Event, Reply, json_lines, pieces, retry_after, to_json
+from monitor.testing.answer_steps import *  # noqa: F403 - the steps of every server
+from monitor.testing.answer_steps import Event, Reply, json_lines, pieces, retry_after, to_json
 
 # --- chat completions
 

@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor import chunks, events, messages, models, outcome, state, usage, verdicts
+from monitor import chunks, events, messages, models, outcome, verdicts
 from monitor._util.codec import Codec, tag_of, to_plain
 from monitor.chunks import CHUNK_TYPES, Price, TextDelta, ToolCall, chunk_codec
 from monitor.errors import RecordedError, TerminateReason
@@ -62,9 +62,7 @@ def defined_in(module: ModuleType) -> Iterator[type]:
     )
 
 
-VOCABULARY = [
-    cls for module in (chunks, messages, models, verdicts, outcome, events, state, usage) for cls in defined_in(module)
-]
+VOCABULARY = [cls for module in (chunks, messages, models, verdicts, outcome, events) for cls in defined_in(module)]
 
 # --- values of a class, from its annotations
 

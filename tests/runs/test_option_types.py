@@ -54,7 +54,7 @@ def test_the_default_policy_is_seen_in_the_signature(of: Any):
 
 def test_a_policy_is_shown_as_it_is_written():
     for written in ("Ladder(max_nudges=1, hold=True)", "ObserveOnly()", "StopAtFirstLoop()"):
-        assert repr(eval(f"monitor.{written}")) == written
+        assert repr(eval(f"monitor.policy.{written}")) == written
 
 
 # --- the options of the groups by themselves

@@ -300,7 +300,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.6g}%"
 
 
-_TRIED: Final = table.Rows[LineOutcome](
+_TRIED: Final = table.RowKind[LineOutcome](
     table.Fact("score", table.Column("score", "end"), lambda one: one.rule),
     table.Fact("good", None, lambda one: one.good),
     table.Fact("good_stopped", None, lambda one: one.stopped),

@@ -60,7 +60,7 @@ _NEXT: Final = UserMessage((Words("(what the user says next)"),))
 _STYLES: Final[Mapping[Fits, str]] = {"yes": "green", "perhaps": "yellow", "no": "red", "unknown": "yellow"}
 
 
-_REDUCTION: Final = table.Rows[Reduction](
+_REDUCTION: Final = table.RowKind[Reduction](
     table.Fact("kind", None, lambda one: one.edit.kind),
     table.Fact("saved_tokens", "saves", lambda one: one.saved_tokens, "{:,}".format),
     table.Fact("changed", "in messages", lambda one: one.changed, "{:,}".format),

@@ -78,7 +78,7 @@ def _only(waiting: list[CallRecord]) -> CallRecord:
     raise ConfigError(f"name one of the calls with --call: {keys}" if keys else "no call waits for its result")
 
 
-_CALLS: Final = table.Rows[CallRecord](
+_CALLS: Final = table.RowKind[CallRecord](
     table.Fact("call", "call", lambda one: one.key),
     table.Fact("tool", "tool", lambda one: one.tool, output.on_one_line),
     table.Fact(

@@ -130,7 +130,7 @@ def _task(one: WaitingRun) -> str:
     return str(one.run.data.get("task", ""))
 
 
-_RUNS: Final = table.Rows[WaitingRun](
+_RUNS: Final = table.RowKind[WaitingRun](
     table.Fact("session", table.Column("session", "middle"), lambda one: session_name(one.session)),
     table.Fact("path", None, lambda one: without_password(str(one.session))),
     table.Fact("run", None, lambda one: one.run.id),

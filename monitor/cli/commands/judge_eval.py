@@ -176,7 +176,7 @@ def _confidence(verdicts: Sequence[Verdict]) -> float:
     return _mean(verdict.judgement.confidence for verdict in verdicts)
 
 
-_KIND: Final = table.Rows[tuple[str, list[Verdict]]](
+_KIND: Final = table.RowKind[tuple[str, list[Verdict]]](
     table.Fact("kind", table.Column("runs that are", "fold"), lambda one: one[0]),
     table.Fact("stuck", "labelled", lambda one: one[1][0].stuck, lambda stuck: "stuck" if stuck else "not stuck"),
     table.Fact("asked", "asked", lambda one: len(one[1])),
@@ -184,7 +184,7 @@ _KIND: Final = table.Rows[tuple[str, list[Verdict]]](
     table.Fact("mean_confidence", "mean confidence", lambda one: _confidence(one[1]), "{:.2f}".format),
 )
 """The facts about the verdicts on one kind of run."""
-_BIN: Final = table.Rows[tuple[float, float, list[Verdict]]](
+_BIN: Final = table.RowKind[tuple[float, float, list[Verdict]]](
     table.Fact(None, "confidence", lambda one: f"{one[0]:.1f} to {one[1]:.1f}"),
     table.Fact("from", None, lambda one: one[0]),
     table.Fact("to", None, lambda one: one[1]),

@@ -117,7 +117,7 @@ def _expires(one: VirtualKey) -> str:
     return one.expires.isoformat()[:10] + (" (over)" if one.is_over(time.time()) else "")
 
 
-_KEYS: Final = table.Rows["VirtualKey"](
+_KEYS: Final = table.RowKind["VirtualKey"](
     table.Fact("name", table.Column("key", "middle"), lambda one: one.name),
     table.Fact("owner", "owner", lambda one: one.owner, lambda owner: owner or "-"),
     table.Fact("expires", None, lambda one: one.expires.isoformat() if one.expires is not None else None),

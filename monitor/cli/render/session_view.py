@@ -116,7 +116,7 @@ def _begins(row: Mapping[str, Any]) -> str | Text:
     return Text.assemble((f"in use by {row['owner']}  ", "yellow"), begins) if row["owner"] else begins
 
 
-LISTED: Final = table.Rows[Mapping[str, Any]](
+LISTED: Final = table.RowKind[Mapping[str, Any]](
     table.Fact(None, table.Column("session", "middle"), lambda row: row["name"]),
     table.Fact(None, "changed", lambda row: age(row["changed_s"], time.time())),
     table.Fact(None, table.Column("size", right=True), lambda row: "" if row["bytes"] is None else size(row["bytes"])),

@@ -49,7 +49,7 @@ class Fact(Generic[T]):
     """Makes the cell of the table from the value."""
 
 
-class Rows(Generic[T]):
+class RowKind(Generic[T]):
     """What is said of each row, once for all forms: a table for people, and JSON for programs."""
 
     def __init__(self, *facts: Fact[T]) -> None:

@@ -15,9 +15,15 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Literal, Self, TypeAlias
 
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider
+
 from monitor._util.argument_checks import check_word
 from monitor._util.explained_options import explained
-from monitor.errors import ConfigError, MissingExtra
+from monitor.errors import ConfigError
 from monitor.events import Event, RunStarted
 from monitor.models import Model
 from monitor.sinks.otel.content import CONTENT_CHARS
@@ -25,16 +31,6 @@ from monitor.sinks.otel.exports import QUEUED_SPANS, Exports, Metrics, Records
 from monitor.sinks.otel.names import NAMES, Dialect, provider_and_model
 from monitor.sinks.otel.run_spans import RunSpans
 from monitor.sinks.otel.spans import CALLS, TraceContext
-
-try:
-    from opentelemetry import context as otel_context
-    from opentelemetry import trace
-    from opentelemetry._logs import LoggerProvider
-    from opentelemetry.context import Context
-    from opentelemetry.metrics import MeterProvider
-except ImportError:
-    raise MissingExtra("opentelemetry-api", "otel") from None
-
 
 Turns: TypeAlias = Literal["auto", "on", "off"]
 Moments: TypeAlias = Literal["spans", "logs", "both"]

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from monitor.cli.render import table
 
-ROWS = table.Rows[tuple[str, int]](
+ROWS = table.RowKind[tuple[str, int]](
     table.Fact("name", "who", lambda row: row[0]),
     table.Fact("chars", None, lambda row: len(row[0])),
     table.Fact(None, table.Column("shouted", right=True), lambda row: row[0].upper()),

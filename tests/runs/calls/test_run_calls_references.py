@@ -146,7 +146,12 @@ async def test_without_a_store_a_file_is_shown_each_time(files: FileTools):
 @pytest.mark.feature("MA-03")
 async def test_a_text_that_a_summary_has_replaced_is_shown_again(files: FileTools):
     run = await compacted(
-        read("a.txt"), call("compact"), read("a.txt"), DONE, tools=[files], artifacts=InMemoryArtifacts()
+        read("a.txt"),
+        call("compact"),
+        read("a.txt"),
+        DONE,
+        tools=[files],
+        results=monitor.runs.Results(artifacts=InMemoryArtifacts()),
     )
     assert len(run.of(monitor.events.CompactionFinished)) == 1
     assert run.results(-2)[0].text.startswith("note 0\n")
@@ -188,7 +193,14 @@ async def test_a_file_that_the_run_wrote_is_named_beside_the_summary(
         return ToolAnswer("ok", wrote=("out/page.html",))
 
     memory = FileMemory(tmp_path / "memory")
-    run = await compacted(write, read("b.txt"), call("compact"), DONE, tools=[files, memory, publish], notes=[memory])
+    run = await compacted(
+        write,
+        read("b.txt"),
+        call("compact"),
+        DONE,
+        tools=[files, memory, publish],
+        instructions=monitor.runs.Instructions(notes=[memory]),
+    )
     shown = text_of_user(run.requests[-1].messages[0])
     assert f"Files that were changed: 1\n- {named}\n" in shown.replace("[agent-monitor] ", "")
     assert "Files that were read: 1\n- b.txt\n" in shown

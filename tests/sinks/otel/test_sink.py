@@ -731,7 +731,8 @@ def test_nothing_of_opentelemetry_is_imported_without_the_sink(program: str):
 
 def test_without_the_api_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    monkeypatch.delitem(sys.modules, "monitor.sinks.otel.sink", raising=False)
+    for name in [name for name in sys.modules if name.startswith("monitor.sinks.otel")]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtra, match=r"agent-monitor\[otel\]"):
         __import__("monitor.sinks.otel.sink")
 
