@@ -60,11 +60,11 @@ class TurnPolicy(Protocol):
         ...
 
 
-def _written(policy: object) -> str:
-    """`policy` as it is written in Python, with the options that are not the default ones."""
-    options = signature(type(policy)).parameters.values()
-    changed = [f"{one.name}={value!r}" for one in options if (value := getattr(policy, f"_{one.name}")) != one.default]
-    return f"{type(policy).__name__}({', '.join(changed)})"
+def _written(self: object) -> str:
+    """A policy as it is written in Python, with the options that are not the default ones."""
+    options = signature(type(self)).parameters.values()
+    changed = [f"{one.name}={value!r}" for one in options if (value := getattr(self, f"_{one.name}")) != one.default]
+    return f"{type(self).__name__}({', '.join(changed)})"
 
 
 class StopAtFirstLoop:

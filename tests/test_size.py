@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from monitor.moved import MOVED
+from tests.parsed import tree_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -21,6 +25,18 @@ def load_script() -> ModuleType:
     spec.loader.exec_module(module)
     return module
 
+
+SMALL = 60
+"""A file with fewer code lines is small."""
+REASONS = {
+    "monitor.cli.commands.run": "each command is a module, loaded when it is called",
+    "monitor.integrations.openai_agents_session": "each part for a framework is imported by name",
+    "monitor.tools.processes.keeper": "runs as a program of its own",
+    "monitor.tools.sandbox.seatbelt": "one kind of sandbox among equals",
+    "monitor.transcripts.readers.factory_droid": "one format among equals",
+    "monitor.transcripts.recorded_history": "needs the messages, for which a hook does not wait",
+}
+"""Small files with one importer, and why they stand alone."""
 
 size = load_script()
 TABLE = size.rows(ROWS)
@@ -43,6 +59,24 @@ def test_no_row_is_left_for_a_room_that_is_gone():
 def test_contributing_shows_the_sum_of_the_rows():
     assert "\n| now | " in CONTRIBUTING
     assert size.landing(CONTRIBUTING, size.total(TABLE)) == CONTRIBUTING, "run: make size"
+
+
+def test_a_small_file_that_one_module_imports_has_a_reason():
+    """Elsewhere it would live with its importer."""
+    importers: dict[str, set[str]] = {}
+    for path in (ROOT / "monitor").rglob("*.py"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                    importers.setdefault(name, set()).add(str(path))
+    small = {
+        module
+        for path in (ROOT / "monitor").rglob("*.py")
+        if not path.stem.startswith("__") and size.size_of(path.read_text(encoding="utf-8")).code_lines < SMALL
+        for module in [".".join(path.relative_to(ROOT).with_suffix("").parts)]
+        if len(importers.get(module, ())) == 1 and module not in MOVED
+    }
+    assert small == set(REASONS)
 
 
 def test_a_room_that_grows_by_a_line_a_file_or_a_number_is_named(tmp_path: Path):

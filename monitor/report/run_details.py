@@ -73,7 +73,7 @@ def time_line() -> BoundedRow[str]:
 
 
 def token_line(bars: int = 160) -> BoundedRow[int]:
-    """A row of sums of tokens. `bars`: so many of them a screen can show."""
+    """A row of sums of tokens. `bars`: the most sums that are kept."""
     return BoundedRow(sum, bars)
 
 

@@ -58,7 +58,7 @@ class RunSession:
     take_in: Callable[[Sequence[Message]], InitialHistory]
     """Repairs the messages of a session."""
     first: Sequence[UserMessage]
-    """What is said first."""
+    """The first messages of the run."""
     may_go_on: bool
     """The session may hold messages."""
     refuses: bool

@@ -184,7 +184,7 @@ class OnePostgres(SharedDatabase):
     def _attempt(self, work: Work[T], locks: Locks) -> T:
         if self._db is None or self._db.closed:
             self._connect()
-        db = self._db
+        db: Any = self._db
 
         def execute(sql: str, values: Sequence[Any]) -> Any:
             return db.execute(sql.replace("?", "%s").encode(), values)

@@ -108,7 +108,7 @@ class Dialect(ABC):
     methods: ClassVar[Mapping[str, str]] = {}
     """The API method of a group that is not the method's own name."""
     served: str
-    """The server and its paths in words, for whoever asks for another one."""
+    """The server and its paths in words, for the answer to a request of another path."""
     counting = ("", "")
     """The method that counts tokens, and the field of its answer. A count uses up no script."""
 

@@ -91,4 +91,4 @@ _CALLS: Final = table.RowKind[CallRecord](
     table.Fact("state", None, lambda one: one.state.value),
     table.Fact("text", None, lambda one: one.text),
 )
-"""What is said of a call that waits for its result, or has got it."""
+"""The columns of a call that waits for its result, or has got it."""

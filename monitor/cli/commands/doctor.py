@@ -90,7 +90,7 @@ def doctor(*, as_json: OneJsonOption = False, settings: SettingsOptions) -> None
 
 
 def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy, *, results: bool = True) -> list[_CaseResult]:
-    """What is seen in each of `cases`. `results`: whether the results of tools are passed on."""
+    """The findings in each of `cases`. `results`: whether the results of tools are passed on."""
     return [
         _CaseResult(
             case,

@@ -147,7 +147,7 @@ _RUNS: Final = table.RowKind[WaitingRun](
     table.Fact("messages", None, lambda one: [letter.message.text for letter in one.letters]),
     table.Fact(None, table.Column("task", "end"), _task, lambda task: output.on_one_line(" ".join(task.split()))),
 )
-"""What is said of a run that has not ended."""
+"""The columns of a run that has not ended."""
 
 
 def _show_questions(console: Console, rows: Sequence[WaitingRun]) -> None:

@@ -137,7 +137,7 @@ _KEYS: Final = table.RowKind["VirtualKey"](
         lambda number: "-" if number is None else str(number),
     ),
 )
-"""What is said of a key."""
+"""The columns of a key."""
 
 
 def _moment(given: str | None, name: str) -> datetime | None:

@@ -130,7 +130,7 @@ class AnthropicWire(wires.Wire):
     """The format of `POST .../v1/messages`."""
 
     form = "anthropic"
-    answers: ClassVar[type[AnthropicAnswer]] = AnthropicAnswer
+    answers: ClassVar[type[wires.WireAnswer]] = AnthropicAnswer
 
     def _asked(self, path: str, request: Mapping[str, Any], known: Beginning | None) -> JudgedRequest:
         conversation = self._conversation(wires.records_at(request, "messages"), known)

@@ -53,8 +53,8 @@ _NAMES: Final[Mapping[str, tuple[str | None, str | None]]] = {
     "explanation": ("gen_ai.evaluation.explanation", None),
     "error": ("error.type", "error.type"),
 }
-"""A neutral key of this package -> the attribute in each of `DIALECTS`. What has no name in a
-dialect is left out there.
+"""A neutral key of this package -> the attribute in each of `DIALECTS`. A dialect
+leaves out a key that has no name in it.
 """
 NAMES: Final[Mapping[Dialect, Mapping[str, str]]] = {
     dialect: {key: name for key, row in _NAMES.items() if (name := row[column]) is not None}
@@ -200,7 +200,7 @@ INSTRUMENTS: Final[Mapping[str, Instrument]] = {
     ),
     "close_s": Instrument("histogram", "monitor.close.duration", "s", "From the decision to the closed stream"),
 }
-"""What is measured, by our own word for it."""
+"""The instruments, by our own word for each."""
 
 
 def provider_and_model(name: str | None) -> tuple[str | None, str | None]:

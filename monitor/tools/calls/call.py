@@ -58,7 +58,7 @@ class CallEvent(StrEnum):
     UNANSWERED = "unanswered"
     CUT_OFF = "cut_off"
     LOST = "lost"
-    """Its tool was entered, and nobody knows how far it came."""
+    """Its tool was entered, and it is not known how far it came."""
 
 
 ENDS: Final[Mapping[CallEvent, CallState]] = {

@@ -37,7 +37,7 @@ from monitor.transcripts.source import SQLITE_MAGIC, Source
 
 @contextmanager
 def opened(source: Source, report: ReadReport) -> Iterator[sqlite3.Connection]:
-    """The database of a transcript. What cannot be read of it is noted."""
+    """The database of a transcript. `report` notes the parts that cannot be read."""
     try:
         with closing(source.database()) as database:
             database.row_factory = sqlite3.Row

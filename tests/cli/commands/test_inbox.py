@@ -12,6 +12,7 @@ import pytest
 import monitor
 from monitor.errors import ConfigError
 from monitor.messages import ApprovalAnswer, ApprovalRequest
+from monitor.runs import ToolCalls
 from monitor.sessions import Changes, RunRecord, RunStage, SQLiteSession, answer, found_in, inbox, sessions_in, tell
 from monitor.testing import ScriptedModel, call
 from monitor.tools import PendingApprovals
@@ -26,7 +27,7 @@ def send(to: str) -> str:
     return f"sent to {to}"
 
 
-OPTIONS: dict[str, Any] = {"tools": [send], "approver": PendingApprovals()}
+OPTIONS: dict[str, Any] = {"tools": [send], "calls": ToolCalls(approver=PendingApprovals())}
 
 
 @pytest.fixture

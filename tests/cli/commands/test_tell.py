@@ -28,7 +28,12 @@ def waits(place: Path) -> Path:
         """Send a letter."""
         return f"sent to {to}"
 
-    outcome = by_program(path, call("send", to="Ada"), tools=[send], approver=monitor.tools.PendingApprovals())
+    outcome = by_program(
+        path,
+        call("send", to="Ada"),
+        tools=[send],
+        calls=monitor.runs.ToolCalls(approver=monitor.tools.PendingApprovals()),
+    )
     assert outcome.reason is monitor.TerminateReason.PAUSED
     return path
 
