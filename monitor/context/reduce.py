@@ -541,7 +541,7 @@ def _fitted(text: str, size: int, tokens: int) -> str:
 
 
 @dataclass(slots=True, frozen=True)
-class Sparing:
+class OnlySent:
     """A reducer that does not change messages that were not sent yet: the messages from `start` on.
     `None`: all messages may change.
 

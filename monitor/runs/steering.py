@@ -19,7 +19,7 @@ from monitor.guard.streams.wait import Alarm, Clock
 from monitor.messages import SteerKind, SteerMessage, SteerReceipt, SteerState, Text, UserMessage
 from monitor.runs.context.requests import ValidHistory
 from monitor.runs.record.recorder import Recorder
-from monitor.sessions.beside.mailbox import Letter, Mailbox
+from monitor.sessions.mail.mailbox import Letter, Mailbox
 from monitor.verdicts import VETO
 
 LOOK_S: Final = 0.5

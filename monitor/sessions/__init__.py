@@ -1,7 +1,5 @@
 """Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
-from monitor.sessions.beside.mailbox import AnswerLetter, Letter, Mailbox
-from monitor.sessions.beside.waiting import Passage, WaitingRun, answer, deliver, found_in, inbox, tell, waiting_calls
 from monitor.sessions.closed_runs import (
     SUPERSEDED,
     ApprovalState,
@@ -17,6 +15,8 @@ from monitor.sessions.closed_runs import (
 from monitor.sessions.copies.json_lines import Trimmed, copy_session, exported, fork, imported, remove, trim
 from monitor.sessions.copies.retained import Retained, StoredSession, retain
 from monitor.sessions.copies.salvage import Salvaged, salvage
+from monitor.sessions.mail.mailbox import AnswerLetter, Letter, Mailbox
+from monitor.sessions.mail.waiting import Passage, WaitingRun, answer, deliver, found_in, inbox, tell, waiting_calls
 from monitor.sessions.nodes import (
     FOLLOW,
     Compacted,

@@ -26,7 +26,7 @@ from monitor.messages import (
     SteerMessage,
     stepped,
 )
-from monitor.sessions.beside.mailbox import Mailbox
+from monitor.sessions.mail.mailbox import Mailbox
 from monitor.sessions.nodes import Draft, Node, NodeKind, context_edit, message, said_of
 from monitor.sessions.tree import ACTIVE, Context, TreeProblem, new_ids
 from monitor.verdicts import VETO

@@ -24,9 +24,9 @@ from monitor.errors import (
     StoreError,
 )
 from monitor.messages import ApprovalAnswer, SteerMessage
-from monitor.sessions.beside.mailbox import AnswerLetter, Letter, mailbox_of
 from monitor.sessions.faults import READ_FAULTS, not_text, typed
 from monitor.sessions.lock import OwnerLock, live_owner, lock_path
+from monitor.sessions.mail.mailbox import AnswerLetter, Letter, mailbox_of
 from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
 from monitor.sessions.tables import rows
 from monitor.sessions.tables.marked_folder import Blobs, blobs_of, blobs_path, sync_file, sync_folder

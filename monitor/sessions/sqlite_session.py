@@ -25,7 +25,6 @@ from monitor._util.explained_options import explained
 from monitor.errors import SessionBusy, SessionDamaged, SessionLost, SessionNotFound, SessionUnavailable, StoreError
 from monitor.messages import CallRecord
 from monitor.sessions import faults
-from monitor.sessions.beside.mailbox import Mailbox, mailbox_of
 from monitor.sessions.closed_runs import (
     Changes,
     Committed,
@@ -33,6 +32,7 @@ from monitor.sessions.closed_runs import (
 )
 from monitor.sessions.faults import not_text
 from monitor.sessions.lock import OwnerLock, lock_path, owner_of
+from monitor.sessions.mail.mailbox import Mailbox, mailbox_of
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
 from monitor.sessions.reader import SessionReader, check_file, check_names, check_pages, resolved
 from monitor.sessions.tables import rows, writing

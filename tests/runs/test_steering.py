@@ -18,7 +18,7 @@ from monitor.events import DetectionRaised, SteerAccepted, SteerDelivered, Steer
 from monitor.messages import AssistantMessage, Message, SteerMessage
 from monitor.runs.steering import LOOK_S
 from monitor.sessions import InMemorySession, SQLiteSession, tell
-from monitor.sessions.beside.mailbox import mailbox_of
+from monitor.sessions.mail.mailbox import mailbox_of
 from monitor.testing import FakeClock, Pause, ScriptedModel, call
 from monitor.wires.fields import Form
 from monitor.wires.read import validate

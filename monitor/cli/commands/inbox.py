@@ -27,7 +27,7 @@ from monitor.errors import ConfigError
 from monitor.messages import ApprovalDecision, request_codec
 from monitor.sessions import WaitingRun, answer, default_folder
 from monitor.sessions import inbox as waiting_in
-from monitor.sessions.beside.waiting import runs_of
+from monitor.sessions.mail.waiting import runs_of
 from monitor.sessions.postgres.postgres_reader import PostgresReader, without_password
 from monitor.sessions.postgres.postgres_session import is_database, parts_of
 from monitor.tools.approvals.approvers import shown

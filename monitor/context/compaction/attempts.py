@@ -57,7 +57,7 @@ _ROUNDING: Final = 1e-6
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Situation:
+class CompactionInput:
     """The history that is to be made smaller, and what is known about the next request."""
 
     messages: Messages
@@ -100,7 +100,7 @@ class Sizes:
     `pin` before `room`.
     """
 
-    def __init__(self, preset: Preset, situation: Situation) -> None:
+    def __init__(self, preset: Preset, situation: CompactionInput) -> None:
         self._preset = preset
         self._now = situation
         self.raw = once(message_tokens)
@@ -235,7 +235,7 @@ class CompactionLadder:
     """The rungs of one compaction."""
 
     preset: Preset
-    now: Situation
+    now: CompactionInput
     size: Sizes
     _: KW_ONLY
     model: Model | None

@@ -21,10 +21,10 @@ from typing import Final, TypeAlias
 from monitor.context.compaction.attempts import (
     CUT,
     FRAME_TOKENS,
+    CompactionInput,
     CompactionLadder,
     Pause,
     Rung,
-    Situation,
     Sizes,
     nothing,
 )
@@ -59,8 +59,8 @@ from monitor.context.reduce import NAME as SHARE
 from monitor.context.reduce import (
     ClipResults,
     Messages,
+    OnlySent,
     Reducer,
-    Sparing,
     difference,
     has_media,
     names_of_calls,
@@ -93,7 +93,7 @@ UNREAD_LEFT_OUT: Final = (
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Proposal:
     """A compaction that makes the request small enough. `edits` are made against
-    `Situation.version`, and do not overlap.
+    `CompactionInput.version`, and do not overlap.
     """
 
     edits: tuple[HistoryEdit, ...]
@@ -103,7 +103,7 @@ class Proposal:
 
 async def propose(
     preset: Preset,
-    situation: Situation,
+    given: CompactionInput,
     *,
     model: Model | None,
     ask: AskTurn,
@@ -111,14 +111,14 @@ async def propose(
     pause: Pause,
     checkpoint: Checkpoint | None = None,
 ) -> Proposal:
-    """The compaction that `preset` makes of `situation`. `model` is the run's, asked where the
+    """The compaction that `preset` makes of `given`. `model` is the run's, asked where the
     preset names none; with `None` no model is asked.
 
     Raises `CompactionError`, and what a cancellation raises.
     """
     pipeline = _Pipeline(
         preset,
-        situation,
+        given,
         None if model is None else preset.model or model,
         partial(ask_for_summary, ask=ask, progress=progress, checkpoint=checkpoint),
         pause,
@@ -146,13 +146,13 @@ _Ask: TypeAlias = Callable[[Summarizer, SummaryTask], Awaitable[Summary]]
 class _Pipeline:
     """The state of one compaction."""
 
-    def __init__(self, preset: Preset, situation: Situation, model: Model | None, ask: _Ask, pause: Pause) -> None:
+    def __init__(self, preset: Preset, given: CompactionInput, model: Model | None, ask: _Ask, pause: Pause) -> None:
         self._preset = preset
-        self._now = situation
+        self._now = given
         self._ask = ask
         self._pause = pause
-        self._size = Sizes(preset, situation)
-        self._ladder = CompactionLadder(preset, situation, self._size, model=model)
+        self._size = Sizes(preset, given)
+        self._ladder = CompactionLadder(preset, given, self._size, model=model)
         self._named = once(named_in)
         self._beside = cache(self._pinned_before)
         self._warnings: list[str] = []
@@ -208,8 +208,8 @@ class _Pipeline:
     def _reduced(self, steps: Sequence[Reducer]) -> tuple[Messages, list[str]]:
         """The messages as `steps` reduce them, and the names of the steps that did something."""
         messages, names = self._now.messages, []
-        spared: list[Reducer] = [Sparing(step, self._now.unread) for step in steps]
-        for step in (ClipResults.oversized(self._now.window.tokens), *spared):
+        limited: list[Reducer] = [OnlySent(step, self._now.unread) for step in steps]
+        for step in (ClipResults.oversized(self._now.window.tokens), *limited):
             try:
                 less = step.reduce(messages, head=self._now.head)
             except Exception as error:  # noqa: BLE001 - the caller's code: a compaction does not fail for it
@@ -377,7 +377,7 @@ class _Pipeline:
         return facts, compose("", facts, max_tokens=self._size.pinned_tokens)
 
     def _facts(self, covered: Messages) -> PinnedFacts:
-        """The facts of the `covered` messages, of the earlier compaction, and of the situation."""
+        """The facts of the `covered` messages, of the earlier compaction, and of the given."""
         facts = gathered(covered, self._pinned, named=self._named)
         facts = with_known(facts, self._now.facts, again=self._previous is not None)
         return replace(
@@ -409,7 +409,7 @@ class _Pipeline:
         )
 
 
-def _reducing(now: Situation, smaller: Messages) -> HistoryEdit:
+def _reducing(now: CompactionInput, smaller: Messages) -> HistoryEdit:
     """The edit that puts `smaller` in the place of the messages of `now`."""
     note = "old results, arguments and media are shown in short"
     return HistoryEdit(now.version, *difference(now.messages, smaller), "reduction", note)

@@ -241,7 +241,7 @@ class CompactionTrigger(Hysteresis):
         reason = super().due(tokens)
         return None if reason is CompactionReason.HIGH_WATER and self.hurried else reason
 
-    def beside(self, tokens: int) -> bool:
+    def during_calls(self, tokens: int) -> bool:
         """Whether a compaction begins while the tools run. `tokens`: what the provider has counted;
         0: it has not.
         """

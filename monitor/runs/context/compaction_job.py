@@ -17,13 +17,13 @@ import anyio.to_thread
 
 from monitor import events
 from monitor.chunks import AskCost
-from monitor.context.compaction.attempts import Situation
+from monitor.context.compaction.attempts import CompactionInput
 from monitor.context.compaction.hooks import CompactionError, CompactionResult
 from monitor.context.compaction.pinned import PinnedFacts
 from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.summarizer import CompactionProgress
 from monitor.context.history import CommittedEdit, History, unread_from
-from monitor.context.reduce import Reducer, Reduction, Sparing, propose_for
+from monitor.context.reduce import OnlySent, Reducer, Reduction, propose_for
 from monitor.context.tokens import ContextMeter
 from monitor.errors import CompactionFailure, CompactionReason, describe
 from monitor.events import Event
@@ -74,7 +74,7 @@ class CompactionJob:
     preset: Preset
     model: Model | None
     """The model that writes the summary. `None`: no model is asked."""
-    situation: Situation
+    situation: CompactionInput
     run: RunServices
     _: KW_ONLY
     waited_for: bool
@@ -329,7 +329,7 @@ class Pruning:
         history, head = self.history, self.head()
         messages = history.messages
         unread = unread_from(messages, head=head)
-        reducers = [Sparing(reducer, unread) for reducer in self.reducers]
+        reducers = [OnlySent(reducer, unread) for reducer in self.reducers]
         try:
             look = partial(propose_for, messages, history.version, *reducers, head=head)
             reduction = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)

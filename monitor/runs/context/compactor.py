@@ -20,7 +20,7 @@ import anyio.to_thread
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import AskCost, ToolCall, ToolResult
-from monitor.context.compaction.attempts import CUT, Situation
+from monitor.context.compaction.attempts import CUT, CompactionInput
 from monitor.context.compaction.extractive import Extractive
 from monitor.context.compaction.hooks import (
     CompactionError,
@@ -211,7 +211,7 @@ class Compactor:
         """An answer has come, and the provider has counted `tokens`: the tools may run while the
         summary is made.
         """
-        if self.job is None and self.when.beside(tokens):
+        if self.job is None and self.when.during_calls(tokens):
             self.start(CompactionReason.HIGH_WATER, waited_for=False)
 
     # --- one compaction
@@ -250,14 +250,14 @@ class Compactor:
         request = ModelRequest(self.history.messages, self._meter.instructions, self._meter.tools)
         return snapshot(request, self._run.turns())
 
-    def _situation(self, reason: CompactionReason, harder: int) -> Situation:
+    def _situation(self, reason: CompactionReason, harder: int) -> CompactionInput:
         history, when = self.history, self.when
         head = self._head()
         unread = unread_from(history.messages, head=head)
         if unread is not None and history.originals_before(unread + 1) <= when.read:
             unread = None
         behind = history.behind(unread, unread + 1) if unread is not None else ()
-        return Situation(
+        return CompactionInput(
             messages=history.messages,
             version=history.version,
             head=head,

@@ -17,8 +17,8 @@ from monitor.guard.streams.wait import Clock
 from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.outcome import Outcome
 from monitor.runs.record.compaction_runs import USAGE
-from monitor.sessions.beside.mailbox import Mailbox
 from monitor.sessions.closed_runs import COMPACT, SUBAGENT, Changes, RunRecord, RunStage, SessionStore
+from monitor.sessions.mail.mailbox import Mailbox
 from monitor.tools.approvals.approval import AskFunction
 from monitor.tools.base import wait_until
 

@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from monitor.errors import StoreError
 from monitor.messages import ApprovalAnswer, SteerMessage
-from monitor.sessions.beside.mailbox import AnswerLetter, Letter, letter_codec, made, new_file
+from monitor.sessions.mail.mailbox import AnswerLetter, Letter, letter_codec, made, new_file
 from monitor.sessions.nodes import canonical
 from monitor.sessions.postgres.database import Database
 from monitor.sessions.postgres.session_rows import kept

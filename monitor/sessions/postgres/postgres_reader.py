@@ -21,8 +21,8 @@ from monitor.messages import (
     may_follow,
     request_codec,
 )
-from monitor.sessions.beside.mailbox import AnswerLetter, Letter, made, new_file
 from monitor.sessions.closed_runs import Changes, Committed, RunRecord, TurnChunks, run_codec
+from monitor.sessions.mail.mailbox import AnswerLetter, Letter, made, new_file
 from monitor.sessions.nodes import Node
 from monitor.sessions.postgres import letters
 from monitor.sessions.postgres.database import LEASE_S, Database

@@ -33,7 +33,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def others_go_on() -> Iterator[None]:
     """Let other sessions go on meanwhile: this part of a step waits for the disk or the network."""
     held = _end()
     try:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from monitor.errors import SessionDamaged, StoreError
 from monitor.sessions.nodes import Node, NodeKind
 from monitor.sessions.tables.marked_folder import Blobs, body_of
-from monitor.sessions.tables.pacing import aside
+from monitor.sessions.tables.pacing import others_go_on
 from monitor.sessions.tables.packing import Memory
 from monitor.sessions.tables.schema import SqlConnection, is_inline
 from monitor.sessions.tables.seal import KEY, Seal
@@ -129,7 +129,7 @@ def write_node(
     if not is_inline(node.body):
         data = node.body.encode()
         body = None
-        with aside():
+        with others_go_on():
             artifact = blobs.put(data)
         long = (artifact, len(data), "body")
         written = connection.execute(

@@ -143,7 +143,7 @@ GREP_S: Final = 20.0
 PROTECTED: Final = (".git", "agent-monitor.toml")
 """Hooks and settings of git run programs, and the settings of this library say what needs a yes."""
 
-_DEEDS: Final = {"add": "made", "update": "changed", "delete": "removed"}
+_DONE: Final = {"add": "made", "update": "changed", "delete": "removed"}
 
 _Path = Annotated[str, Field(description="Relative to the workspace.")]
 
@@ -427,7 +427,7 @@ class FileTools(ToolGroup):
         parts = read_patch(patch)
         paths = [path for part in parts for path in part.paths]
         changes = self._changes.make(paths, lambda: self._changes.patched(parts), run)
-        lines = [f"{_DEEDS[part.deed]} {name_of(' to '.join(part.paths))}" for part in parts]
+        lines = [f"{_DONE[part.action]} {name_of(' to '.join(part.paths))}" for part in parts]
         wrote = tuple(str(self._workspace.place(change.path)) for change in changes if change.text is not None)
         return ToolAnswer("".join(change.shown for change in changes), status="; ".join(lines), wrote=wrote)
 

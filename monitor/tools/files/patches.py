@@ -24,9 +24,9 @@ from monitor.tools.processes.printed_output import screen_text
 from monitor.tools.results.call_results import is_base64, named
 from monitor.tools.workspace import NO_FILE, UTF_8, Encoding, Workspace
 
-Deed: TypeAlias = Literal["add", "update", "delete"]
+PatchAction: TypeAlias = Literal["add", "update", "delete"]
 _BEGIN: Final = "*** Begin Patch"
-_DEEDS: Final[dict[str, Deed]] = {
+_ACTIONS: Final[dict[str, PatchAction]] = {
     "*** Add File: ": "add",
     "*** Update File: ": "update",
     "*** Delete File: ": "delete",
@@ -80,7 +80,7 @@ class FilePatch:
     """What a patch does with one file."""
 
     path: str
-    deed: Deed
+    action: PatchAction
     hunks: list[Hunk] = field(default_factory=list)
     new_path: str | None = None
     """Where the file is moved to."""
@@ -186,11 +186,11 @@ def _begun(lines: Sequence[str]) -> list[FilePatch]:
     patches: list[FilePatch] = []
     hunk: Hunk | None = None
     for number, line in enumerate(lines[1:], 2):
-        begin = next((one for one in _DEEDS if line.startswith(one)), None)
+        begin = next((one for one in _ACTIONS if line.startswith(one)), None)
         if line.strip() == "*** End Patch":
             break
         if begin is not None:
-            patches.append(FilePatch(line.removeprefix(begin).strip(), _DEEDS[begin]))
+            patches.append(FilePatch(line.removeprefix(begin).strip(), _ACTIONS[begin]))
             hunk = None
         elif not patches:
             raise _wrong(f"line {number} of the patch: {excerpt(line)} stands before the first file")
@@ -210,8 +210,12 @@ def _begun(lines: Sequence[str]) -> list[FilePatch]:
 
 
 def _take(hunk: Hunk, patch: FilePatch, line: str, number: int) -> None:
-    if (patch.deed == "add" and line[:1] not in ("+", "")) or (patch.deed == "delete" and line) or not hunk.take(line):
-        begin = {"add": "'+'", "update": "' ', '-' or '+'", "delete": "'***'"}[patch.deed]
+    if (
+        (patch.action == "add" and line[:1] not in ("+", ""))
+        or (patch.action == "delete" and line)
+        or not hunk.take(line)
+    ):
+        begin = {"add": "'+'", "update": "' ', '-' or '+'", "delete": "'***'"}[patch.action]
         raise _wrong(f"line {number} of the patch: {excerpt(line)} does not begin with {begin}")
 
 
@@ -477,13 +481,13 @@ class FileChanges:
         return sorted(changes, key=lambda change: change.text is None)
 
     def _patched(self, patch: FilePatch) -> Iterator[FileChange]:
-        if patch.deed == "add":
+        if patch.action == "add":
             self._check_missing(patch.path)
             yield FileChange(patch.path, None, patch.content)
             return
         self._check_free(patch.path)
         before = self.whole(patch.path)
-        if patch.deed == "delete":
+        if patch.action == "delete":
             yield FileChange(patch.path, before, None)
             return
         after = patched(patch.path, before.text, patch.hunks)

@@ -9,7 +9,7 @@ import pytest
 
 import monitor
 from monitor.sessions import SQLiteSession
-from monitor.sessions.beside.mailbox import mailbox_of
+from monitor.sessions.mail.mailbox import mailbox_of
 from monitor.testing import call
 from tests.cli.stored import SENDS, by_program, invoke, place, recorded
 

@@ -13,7 +13,7 @@ from monitor import AssistantMessage, UserMessage, Window
 from monitor.chunks import AskCost, ToolCall, ToolResult, Usage
 from monitor.context import Headroom
 from monitor.context import window as headrooms
-from monitor.context.compaction.attempts import Situation
+from monitor.context.compaction.attempts import CompactionInput
 from monitor.context.compaction.pinned import PinnedFacts, head_of_messages, read_back
 from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.proposal import Proposal, propose
@@ -55,11 +55,11 @@ def situation(
     tools: tuple[ToolSpec, ...] = (),
     facts: PinnedFacts | None = None,
     **options: Any,
-) -> Situation:
+) -> CompactionInput:
     options["head"] = max(options.get("head", 0), head_of_messages(messages))
     options.setdefault("unread", unread_from(messages, head=options["head"]))
     fixed = (size_of_text(instructions or "") + size_of_tools(tools)).tokens
-    return Situation(
+    return CompactionInput(
         messages=tuple(messages),
         marks=Marks(Window(window), headroom, low_water),
         tokens=fixed + sum(map(message_tokens, messages)) if tokens is None else tokens,
@@ -71,7 +71,7 @@ def situation(
     )
 
 
-async def proposed(preset: Preset, now: Situation, model: Model | None = None, **options: Any) -> Proposal:
+async def proposed(preset: Preset, now: CompactionInput, model: Model | None = None, **options: Any) -> Proposal:
     clock, costs = FakeClock(), [AskCost(Usage(), estimated=False)]
 
     async def ask(asked: Model, request: ModelRequest) -> Turn:

@@ -16,7 +16,7 @@ from monitor import AssistantMessage, Compaction, FinishReason, UserMessage, Win
 from monitor.chunks import ToolCall, ToolResult, TurnFinished
 from monitor.context import CompactionError, CompactionRecord, Extractive, Headroom, History, repair, validate
 from monitor.context.compaction import attempts
-from monitor.context.compaction.attempts import CUT, FRAME_TOKENS, LEAST_TOKENS, Situation
+from monitor.context.compaction.attempts import CUT, FRAME_TOKENS, LEAST_TOKENS, CompactionInput
 from monitor.context.compaction.hooks import CompactionIneffective, shown
 from monitor.context.compaction.pinned import (
     CONTINUE,
@@ -725,7 +725,7 @@ def preset_of(name: str, keep: Any) -> Preset:
     return replace(preset, keep=keep) if keep is not None else preset
 
 
-def outcome(preset: Preset, now: Situation) -> Proposal | CompactionError:
+def outcome(preset: Preset, now: CompactionInput) -> Proposal | CompactionError:
     try:
         return done(proposed(preset, now))
     except CompactionError as error:

@@ -27,8 +27,8 @@ from monitor.messages import (
     SteerMessage,
     stepped,
 )
-from monitor.sessions.beside.mailbox import Letter
 from monitor.sessions.closed_runs import MAIN, ApprovalState, Changes, RunRecord, RunStage, SessionStore
+from monitor.sessions.mail.mailbox import Letter
 from monitor.sessions.nodes import Node, canonical
 from monitor.sessions.postgres.postgres_session import owner_at, reader_at, sessions_at
 from monitor.sessions.reader import default_folder

@@ -9,8 +9,8 @@ import pytest
 from monitor.errors import ConfigError, SessionUnavailable
 from monitor.messages import SteerMessage
 from monitor.sessions import RunRecord, RunStage, SQLiteSession, copy_session, remove, tell
-from monitor.sessions.beside.mailbox import mailbox_of
 from monitor.sessions.closed_runs import Changes
+from monitor.sessions.mail.mailbox import mailbox_of
 
 pytestmark = pytest.mark.anyio
 
