@@ -173,7 +173,7 @@ class Requests:
     """
 
     settings: Mapping[str, Any] | None = None
-    """They are passed to the provider unchanged."""
+    """Settings of the model, passed to the provider unchanged."""
     tool_choice: ToolChoice = "auto"
     """Whether the model may, must or must not call tools."""
     retries: Retries | None = RETRIES
@@ -204,7 +204,7 @@ class Requests:
 
 
 class FlatOptions(TypedDict, total=False):
-    """They stand in the groups now: see `in_groups`."""
+    """The options that stand in groups now: see `in_groups`."""
 
     variables: Mapping[str, object] | None
     notes: Sequence[Notes]

@@ -55,7 +55,7 @@ class Steering:
     history: ValidHistory
     recorder: Recorder | None
     mailbox: Mailbox | None
-    """Of the session."""
+    """The mailbox of the session."""
     accepted: Callable[[], object] = lambda: None
     """Is called after each message that was accepted, because the run may wait."""
     _alarm: Alarm | None = None
