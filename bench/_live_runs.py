@@ -22,7 +22,7 @@ from bench._live_process import LiveServer
 from monitor import events
 from monitor.adapters.openai.model import OpenAIModel
 from monitor.events import Event
-from monitor.judges.judge import REPLY_SCHEMA
+from monitor.judges.question import REPLY_SCHEMA
 
 TURNS: Final = 8
 TIMEOUT_S: Final = 600.0

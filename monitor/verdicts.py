@@ -125,6 +125,12 @@ class Judgement:
     """Whether the judge is sure enough, by its threshold and its second model."""
     judged_by: str
     """The model whose answer counted."""
+    repeats: str = ""
+    """What comes again, in a few words. Empty: nothing, or the judge did not say."""
+    advice: str = ""
+    """A sentence for the agent: what to do in place of what repeats. Empty: there is none."""
+    ask_person: bool = False
+    """Whether only a person can help the agent on."""
 
 
 VETO = "[agent-monitor]"

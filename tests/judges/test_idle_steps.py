@@ -7,7 +7,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.detectors import StateNovelty
 from monitor.judges.digest import CALLS_KEPT, IdleSteps
 from monitor.judges.judge import JudgeInput, RunJudges
-from monitor.judges.loop import BEGIN, END, LOOP_INSTRUCTIONS, question
+from monitor.judges.question import BEGIN, END, LOOP_INSTRUCTIONS, question
 from monitor.outcome import Turn
 from monitor.testing import ScriptedModel
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import AdapterError
-from monitor.judges.judge import JudgeReply, read_reply
+from monitor.judges.question import JudgeReply, read_reply
 
 GOOD = '{"analysis": "It goes round.", "confidence": 0.95}'
 

@@ -8,8 +8,8 @@ import pytest
 
 import monitor
 from monitor.errors import AdapterError, ConfigError
-from monitor.judges.judge import REPLY_SCHEMA, Judge, JudgeInput
-from monitor.judges.loop import DONE_INSTRUCTIONS, LOOP_INSTRUCTIONS
+from monitor.judges.judge import Judge, JudgeInput
+from monitor.judges.question import DONE_INSTRUCTIONS, LOOP_INSTRUCTIONS, REPLY_SCHEMA
 from monitor.messages import Text, UserMessage
 from monitor.models import Model, ModelRequest
 from monitor.testing import ScriptedModel

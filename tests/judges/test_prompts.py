@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from monitor.chunks import ToolCall, ToolResult
 from monitor.judges.digest import Digest
 from monitor.judges.judge import JudgeInput
-from monitor.judges.loop import BEGIN, END, question
+from monitor.judges.question import BEGIN, END, question
 from monitor.outcome import Turn
 
 ATTACKS = [
