@@ -11,6 +11,7 @@ from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more
 from monitor._util.hashing import TAG, identity
 from monitor._util.text import eighths_of_tokens
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
+from monitor.detectors.calls.front import Shown, joined
 from monitor.detectors.detector import (
     NOTHING,
     Detector,
@@ -53,6 +54,7 @@ class DetectorBank:
 
     __slots__ = (
         "_all",
+        "_facts",
         "_of_calls",
         "_of_deltas",
         "_reasoning_feeds",
@@ -65,6 +67,7 @@ class DetectorBank:
     def __init__(self, detectors: Sequence[Detector], of_calls: MadeLate | None = None) -> None:
         """`of_calls`: further detectors, which come first."""
         self._all = tuple(detectors)
+        self._facts: Sequence[Shown] = joined(self._all)
         self._of_calls = of_calls
         self._requests: tuple[str, ...] = ()  # for the detectors that are not made yet
         own = [detector.name for detector in self._all]
@@ -144,12 +147,13 @@ class DetectorBank:
         """Pass on a call, a result, a report, the end of a turn, or a retry."""
         if self._of_calls is not None and isinstance(chunk, ToolCall):
             self._make_all()
-        return self._shown_to(self._all, chunk)
+        return self._shown_to(self._facts, chunk)
 
     def _make_all(self) -> None:
         if self._of_calls is not None:
             made = tuple(self._of_calls.make())
             self._all = (*made, *self._all)
+            self._facts = joined(self._all)
             self._of_calls = None
             for text in self._requests:
                 _tell_request(made, text)
@@ -165,7 +169,7 @@ class DetectorBank:
                 raise PartCrash(name, error) from error
         return found
 
-    def _shown_to(self, detectors: Sequence[Detector], chunk: Chunk) -> Sequence[Detection]:
+    def _shown_to(self, detectors: Sequence[Shown], chunk: Chunk) -> Sequence[Detection]:
         found: Sequence[Detection] = NOTHING
         for detector in detectors:
             try:

@@ -38,7 +38,7 @@ from typing import Any
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import chained, identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detectors.calls.call_detector import read_call
+from monitor.detectors.calls.front import text_of_call
 from monitor.detectors.detector import NOTHING, TextFeed
 from monitor.detectors.text.structure import words_percent
 from monitor.errors import ConfigError
@@ -205,7 +205,7 @@ class SimilarMessages:
             case TextDelta():
                 return self.feed(chunk.text)
             case ToolCall():
-                if _remember(self._deeds, chunk.id, read_call(chunk).text):
+                if _remember(self._deeds, chunk.id, text_of_call(chunk)):
                     self._expect(chunk.id, answered=False)
             case ToolResult() if (self._deeds or self._done) and not self._answered.get(chunk.id):
                 self._expect(chunk.id, answered=True)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from monitor._util.hashing import identity
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult
 from monitor.core.detector_bank import DetectorBank, abridged_arguments, abridged_text
-from monitor.detectors.calls.call_detector import read_call
+from monitor.detectors.calls.front import text_of_call
 from monitor.detectors.detector import Detector
 from monitor.transcripts.base import (
     Began,
@@ -120,7 +121,7 @@ class WatchedEnd:
     def _noted(self, chunk: Chunk) -> Chunk:
         """Note a call or its result. Returns it as the detectors are shown it."""
         if isinstance(chunk, ToolCall):
-            self._keys.append(read_call(chunk).xxhash)
+            self._keys.append(identity(text_of_call(chunk)))
             self._open[chunk.id] = self._keys[-1]
             abridged = abridged_arguments(chunk.arguments)
             return chunk if abridged is None else replace(chunk, arguments=abridged[0])
@@ -197,7 +198,7 @@ def is_request(message: RecordedMessage) -> bool:
 
 def key_of(call: RecordedCall) -> str:
     """The identity of a call, as the detectors have it."""
-    return read_call(ToolCall("", call.name, call.arguments)).xxhash
+    return identity(text_of_call(ToolCall("", call.name, call.arguments)))
 
 
 def _loops_of_calls(bank: DetectorBank, shown: str | Chunk) -> list[Detection]:

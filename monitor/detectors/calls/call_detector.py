@@ -31,7 +31,7 @@ from monitor.chunks import (
     TurnFinished,
 )
 from monitor.detectors.calls.allowance import Allowance
-from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, checked, is_veto, policy_of
+from monitor.detectors.calls.tool_policy import ToolPolicy, action_of, checked, policy_of
 from monitor.detectors.detector import NOTHING
 from monitor.verdicts import Detection
 
@@ -261,7 +261,7 @@ class CallDetector:
         if asked is None:
             return NOTHING
         self._batch_answered |= asked.batch == self._batch
-        if is_veto(chunk):
+        if chunk.vetoed:
             return self._vetoed(asked)
         return self._answered(asked, self._policy_of(asked.name, asked.action), chunk)
 

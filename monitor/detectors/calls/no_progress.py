@@ -12,17 +12,12 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from monitor._util.explained_options import explains_options
 from monitor.chunks import ToolResult
-from monitor.detectors.calls.call_detector import (
-    EXCERPT_CHARS,
-    OFFSETS_SHOWN,
-    CallDetector,
-    Called,
-    DetectorCall,
-)
+from monitor.detectors.calls.front import EXCERPT_CHARS, OFFSETS_SHOWN, Answer, Called, CallRule, OpenCall, remember
 from monitor.detectors.calls.tool_policy import ProgressRule, Standstill, ToolPolicy, reported
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
@@ -34,7 +29,16 @@ OPEN_KEPT = 64
 """The number of unanswered calls that are kept, the newest ones."""
 
 
-class NoProgress(CallDetector):
+@dataclass(slots=True)
+class _Numbers:
+    """The state of `NoProgress`."""
+
+    standstill: Standstill = field(default_factory=Standstill)
+    open: dict[str, str] = field(default_factory=dict[str, str])
+    """The hash of each call without a result, by its index."""
+
+
+class NoProgress(CallRule[_Numbers]):
     """Finds a call whose number does not become lower.
 
     `stalled_suspect_at`, `stalled_at`: the results of one call, without a lower number, that make a
@@ -42,10 +46,7 @@ class NoProgress(CallDetector):
     by default what the tool reports.
     """
 
-    __slots__ = ("_open", "_progress", "_stalled_at", "_stalled_suspect_at", "_standstill")
-    _standstill: Standstill
-    _open: dict[int, str]
-    """The hash of each call without a result, by its index."""
+    __slots__ = ("_progress", "_stalled_at", "_stalled_suspect_at")
 
     @explains_options(example="monitor.detectors.NoProgress(stalled_at=12)")
     def __init__(
@@ -65,7 +66,7 @@ class NoProgress(CallDetector):
         self._stalled_suspect_at = stalled_suspect_at
         self._stalled_at = stalled_at
         self._progress: ProgressRule = progress or reported
-        super().__init__(tools=tools, name=name)
+        super().__init__(_Numbers, tools=tools, name=name)
 
     def options(self) -> dict[str, Any]:
         """The options that make the detector again."""
@@ -73,23 +74,22 @@ class NoProgress(CallDetector):
             "stalled_suspect_at": self._stalled_suspect_at,
             "stalled_at": self._stalled_at,
             "progress": None if self._progress is reported else self._progress,
-            "tools": self._tools,
+            "tools": self.tools,
             "name": self.name,
         }
 
-    def _called(self, call: Called) -> Sequence[Detection]:
+    def called(self, call: Called) -> Sequence[Detection]:
         if not call.exempt:
-            self._open[call.index] = call.xxhash
-            if len(self._open) > OPEN_KEPT:
-                del self._open[next(iter(self._open))]
+            remember(self._state.open, str(call.index), call.key.xxhash, OPEN_KEPT)
         return NOTHING
 
-    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
-        xxhash, left = self._open.pop(asked.index, None), self._progress(result)
+    def answered(self, answer: Answer) -> Sequence[Detection]:
+        asked, result = answer.call, answer.result
+        xxhash, left = self._state.open.pop(str(asked.index), None), self._progress(result)
         if xxhash is None or left is None:
             return NOTHING
-        self._standstill.took(xxhash, left, asked.index)
-        best, offsets = self._standstill.of(xxhash)
+        self._state.standstill.took(xxhash, left, asked.index)
+        best, offsets = self._state.standstill.of(xxhash)
         count = len(offsets)
         level: Level
         if self._stalled_at is not None and count >= self._stalled_at:
@@ -118,13 +118,6 @@ class NoProgress(CallDetector):
             ),
         )
 
-    def _vetoed(self, asked: DetectorCall) -> Sequence[Detection]:
-        self._open.pop(asked.index, None)
+    def vetoed(self, call: OpenCall) -> Sequence[Detection]:
+        self._state.open.pop(str(call.index), None)
         return NOTHING
-
-    def _save(self) -> dict[str, Any]:
-        return {"open": dict(self._open), "standstill": self._standstill.save()}
-
-    def _load(self, state: Mapping[str, Any] | None) -> None:
-        self._open = {int(index): str(xxhash) for index, xxhash in state["open"].items()} if state else {}
-        self._standstill = Standstill(state["standstill"]) if state else Standstill()

@@ -30,24 +30,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from math import gcd
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
-from monitor.chunks import ToolResult
 from monitor.detectors.calls.answers import is_error
-from monitor.detectors.calls.call_detector import (
-    CALLS_KEPT,
-    EXCERPT_CHARS,
-    OFFSETS_SHOWN,
-    CallDetector,
-    Called,
-    CallKey,
-    DetectorCall,
-    plain,
-)
+from monitor.detectors.calls.front import CALLS_KEPT, EXCERPT_CHARS, OFFSETS_SHOWN, Answer, Called, CallKey, CallRule
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.calls.tool_repetition import SAMPLING_TIMES
 from monitor.detectors.detector import NOTHING
@@ -67,52 +57,37 @@ ROUNDS_KEPT = 64
 """The most equal batches that are counted."""
 
 
+@dataclass(slots=True)
 class ResponseRepeats:
-    """Counts how often the newest calls of one response repeat the ones before them. It checks
-    every period up to `max_period`, and reports from `rounds` rounds on.
-    """
+    """Counts how often the newest calls of one response repeat the ones before them."""
 
-    __slots__ = ("_batch", "_max_period", "_newest", "_repeats", "_rounds", "calls")
-    calls: list[int]
-    """The newest calls, by index, enough for the first rounds of any period."""
-    _batch: int
-    _newest: list[str]
+    batch: int = -1
+    newest: list[str] = field(default_factory=list[str])
     """The newest calls, by hash."""
-    _repeats: list[int]
+    repeats: list[int] = field(default_factory=list[int])
     """The repeats by period, from 1: how many of the newest calls equal the call one period before.
     """
+    calls: list[int] = field(default_factory=list[int])
+    """The newest calls, by index, enough for the first rounds of any period."""
 
-    def __init__(self, max_period: int, rounds: int, state: Mapping[str, Any] | None = None) -> None:
-        """`state`: what `save` returned; `None`: nothing yet."""
-        self._max_period = max_period
-        self._rounds = rounds
-        self._batch = state["batch"] if state else -1
-        self._newest = list(state["newest"]) if state else []
-        self._repeats = list(state["repeats"]) if state else []
-        self.calls = list(state["calls"]) if state else []
-
-    def add(self, batch: int, index: int, xxhash: str) -> tuple[int, int] | None:
-        """Add the next call. Returns the shortest period of which the call completes a round that
-        counts, and the number of rounds.
+    def add(self, batch: int, index: int, xxhash: str, max_period: int, rounds: int) -> tuple[int, int] | None:
+        """Add the next call. Returns the shortest period, up to `max_period`, of which the call
+        completes a round that counts, and the number of rounds, from `rounds` on.
         """
-        if batch != self._batch:
-            self._batch, self._newest, self._repeats, self.calls = batch, [], [], []
-        newest, repeats = self._newest, self._repeats
+        if batch != self.batch:
+            self.batch, self.newest, self.repeats, self.calls = batch, [], [], []
+        newest, repeats = self.newest, self.repeats
         for back, known in enumerate(reversed(newest)):
             repeats[back] = repeats[back] + 1 if known == xxhash else 0
         self.calls.append(index)
         newest.append(xxhash)
         repeats.append(0)
-        del newest[: -self._max_period], repeats[self._max_period :], self.calls[: -self._max_period * self._rounds]
+        del newest[:-max_period], repeats[max_period:], self.calls[: -max_period * rounds]
         equal = repeats[0] + 1
         for place, same in enumerate(repeats[1:], start=2):
-            if same >= (self._rounds - 1) * place and equal < place:
+            if same >= (rounds - 1) * place and equal < place:
                 return None if same % place else (place, same // place + 1)
         return None
-
-    def save(self) -> dict[str, Any]:
-        """The state as JSON data."""
-        return {"batch": self._batch, "newest": self._newest[:], "repeats": self._repeats[:], "calls": self.calls[:]}
 
 
 @dataclass(slots=True)
@@ -123,95 +98,75 @@ class _SiblingCalls:
     start: int = 0
 
 
+@dataclass(slots=True)
 class EqualBatches:
     """Counts how often in a row the same calls were made together, as long as none of them got a
     changed result.
     """
 
-    __slots__ = ("_answers", "_batch", "_calls", "_length", "_starts")
-    _batch: _SiblingCalls
+    batch: _SiblingCalls = field(default_factory=_SiblingCalls)
     """The present batch."""
-    _calls: str
+    before: str = ""
     """Identity of the batch before it."""
-    _length: int
-    _starts: list[int]
-    """The first call of each consecutive batch that equals `_calls`."""
-    _answers: dict[str, str]
+    length: int = 0
+    """The number of calls of the batch before it."""
+    starts: list[int] = field(default_factory=list[int])
+    """The first call of each consecutive batch that equals `before`."""
+    answers: dict[str, str] = field(default_factory=dict[str, str])
     """The latest result of each call."""
-
-    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        """`state`: what `save` returned; `None`: nothing yet."""
-        self._batch = (
-            _SiblingCalls(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _SiblingCalls()
-        )
-        self._calls, self._length = state["before"] if state else ("", 0)
-        self._starts = list(state["starts"]) if state else []
-        self._answers = dict(state["answers"]) if state else {}
 
     def add(self, batch: int, index: int, xxhash: str) -> list[int]:
         """Add the next call. If the batch now equals the one before it, returns the first call of
         each round.
         """
-        if batch != self._batch.number:
+        if batch != self.batch.number:
             self._close()
-            self._batch = _SiblingCalls(batch, [], index)
-        calls = self._batch.calls
+            self.batch = _SiblingCalls(batch, [], index)
+        calls = self.batch.calls
         if len(calls) >= CALLS_KEPT:
             return []
         place = next((at for at, known in enumerate(calls) if known > xxhash), len(calls))
         calls.insert(place, xxhash)
-        if len(calls) != self._length or identity(" ".join(calls)) != self._calls:
+        if len(calls) != self.length or identity(" ".join(calls)) != self.before:
             return []
-        return [*self._starts, self._batch.start]
+        return [*self.starts, self.batch.start]
 
     def answered(self, index: int, xxhash: str, result: str) -> None:
         """Add a result. A changed result restarts the count at the round that got it."""
-        if self._answers.setdefault(xxhash, result) == result:
+        if self.answers.setdefault(xxhash, result) == result:
             return
-        self._answers = {xxhash: result}
-        rounds = [*self._starts, self._batch.start]
+        self.answers = {xxhash: result}
+        rounds = [*self.starts, self.batch.start]
         got = max((start for start in rounds if start <= index), default=index)
-        self._starts = [start for start in self._starts if start >= got]
+        self.starts = [start for start in self.starts if start >= got]
 
     @property
     def calls(self) -> list[str]:
         """The hashes of the present batch's calls, sorted."""
-        return self._batch.calls
+        return self.batch.calls
 
     @property
     def is_part(self) -> bool:
         """Whether the present batch is smaller than the one before it, so that more calls may
         come.
         """
-        return len(self._batch.calls) < self._length
+        return len(self.batch.calls) < self.length
 
     @property
     def was_answered(self) -> bool:
         """Whether any result was seen."""
-        return bool(self._answers)
+        return bool(self.answers)
 
     def _close(self) -> None:
         """Close the present batch, because the next one begins."""
-        batch = self._batch
+        batch = self.batch
         calls = identity(" ".join(batch.calls)) if batch.calls else ""
-        if calls != self._calls:
-            self._calls, self._length, self._starts = calls, len(batch.calls), []
-            self._answers = {call: self._answers[call] for call in batch.calls if call in self._answers}
-        self._starts = [*self._starts, batch.start][-ROUNDS_KEPT:]
-
-    def save(self) -> dict[str, Any]:
-        """The state as JSON data."""
-        batch = self._batch
-        return {
-            "batch": [batch.number, batch.calls[:], batch.start],
-            "before": [self._calls, self._length],
-            "starts": self._starts[:],
-            "answers": dict(self._answers),
-        }
+        if calls != self.before:
+            self.before, self.length, self.starts = calls, len(batch.calls), []
+            self.answers = {call: self.answers[call] for call in batch.calls if call in self.answers}
+        self.starts = [*self.starts, batch.start][-ROUNDS_KEPT:]
 
 
-COMPARED_CHARS = EXCERPT_CHARS
-"""How much of each call is kept beside hash and length: as much as the evidence shows."""
 POLLING_ROUNDS = 5
 """Rounds for a unit with a polled tool: the same number as identical calls for a loop."""
 ALIKE_CALLS = 5
@@ -263,7 +218,22 @@ _Rounds: TypeAlias = tuple[_Reported, list[int]]
 """The reported cycle, and the start of each remembered round."""
 
 
-class ToolCallCycle(CallDetector):
+@dataclass(slots=True)
+class _Calls:
+    """The state of `ToolCallCycle`."""
+
+    items: list[_CycleCall] = field(default_factory=list[_CycleCall])
+    """The newest calls. Calls that were made together stand in the order of their hashes."""
+    response: ResponseRepeats = field(default_factory=ResponseRepeats)
+    batches: EqualBatches = field(default_factory=EqualBatches)
+    reported: _Reported | None = None
+    postponed: bool = False
+    """The unordered check is postponed while a batch is being written, until the batch is as large
+    as the one before, or ends.
+    """
+
+
+class ToolCallCycle(CallRule[_Calls]):
     """Cycles of 2 to `max_period` calls that came `rounds` times without a changed result.
 
     `tools`: what is special about a tool. `unordered_at`: how many calls are examined without
@@ -272,24 +242,7 @@ class ToolCallCycle(CallDetector):
     results and at most 5 different calls.
     """
 
-    __slots__ = (
-        "_batches",
-        "_items",
-        "_kept",
-        "_max_period",
-        "_postponed",
-        "_reported",
-        "_response",
-        "_rounds",
-        "_unordered_at",
-    )
-    _items: list[_CycleCall]
-    """The newest calls. Calls that were made together stand in the order of their hashes."""
-    _postponed: bool
-    """The unordered check is postponed while a batch is being written, until the batch is as large
-    as the one before, or ends.
-    """
-    _reported: _Reported | None
+    __slots__ = ("_kept", "_max_period", "_rounds", "_unordered_at")
 
     @explains_options(example="monitor.detectors.ToolCallCycle(rounds=3)")
     def __init__(
@@ -316,26 +269,26 @@ class ToolCallCycle(CallDetector):
         self._rounds = rounds
         self._unordered_at = unordered_at
         self._kept = max(max_period * (rounds + ROUNDS_COUNTED) + 1, 2 * (unordered_at or 0))
-        super().__init__(tools=tools, name=name)
+        super().__init__(_Calls, tools=tools, name=name)
 
-    def _called(self, call: Called) -> Sequence[Detection]:
+    def called(self, call: Called) -> Sequence[Detection]:
         if call.policy.no_op and not call.exempt:
             return NOTHING
-        key = CallKey(f"exempt {call.index}") if call.exempt else call.key(COMPARED_CHARS)
+        key = CallKey(f"exempt {call.index}") if call.exempt else call.key
         rounds = max(self._rounds, (call.policy.loop_at or POLLING_ROUNDS) if call.policy.polling else 0)
-        rounds += self._allowed.repetitions(without_arguments=not call.arguments)
+        rounds += self.allowed.repetitions(without_arguments=not call.arguments)
         policy = call.policy
         item = _CycleCall(
             call.index, key, call.name, rounds, not policy.side_effect, policy.idempotent, call.batch, policy.sampling
         )
         self._put(item)
-        self._postponed = False
+        self._state.postponed = False
         found = self._look_at_batches(item)
         return self._look() if found is None else found
 
     def _put(self, item: _CycleCall) -> None:
         """Calls that were made together stand in the order of their hashes."""
-        items = self._items
+        items = self._state.items
         place = len(items)
         while place and items[place - 1].batch == item.batch and items[place - 1].key.xxhash > item.key.xxhash:
             place -= 1
@@ -343,30 +296,31 @@ class ToolCallCycle(CallDetector):
         if len(items) > self._kept:
             del items[min(range(len(items)), key=lambda at: items[at].index) if items[0].batch == item.batch else 0]
 
-    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
-        place = next((at for at, item in enumerate(self._items) if item.index == asked.index), None)
+    def answered(self, answer: Answer) -> Sequence[Detection]:
+        place = next((at for at, item in enumerate(self._state.items) if item.index == answer.call.index), None)
         if place is None:
             return NOTHING
-        outcome, item = policy.outcome_of(result), self._items[place]
-        self._items[place] = replace(item, result=outcome, failed=is_error(result))
+        outcome, item = answer.outcome, self._state.items[place]
+        self._state.items[place] = replace(item, result=outcome, failed=is_error(answer.result))
         if item.compared:
-            self._batches.answered(item.index, item.key.xxhash, outcome)
+            self._state.batches.answered(item.index, item.key.xxhash, outcome)
             before = next(
-                (one.result for one in reversed(self._items[:place]) if one.key == item.key and one.result), outcome
+                (one.result for one in reversed(self._state.items[:place]) if one.key == item.key and one.result),
+                outcome,
             )
-            self._reported = self._reported if before == outcome else None
+            self._state.reported = self._state.reported if before == outcome else None
         return NOTHING
 
     def _look_at_batches(self, item: _CycleCall) -> Sequence[Detection] | None:
         """The findings among calls that were made together. `None`: there is no such cycle."""
-        repeated = self._response.add(item.batch, item.index, item.key.xxhash)
-        starts = self._batches.add(item.batch, item.index, item.key.xxhash)
+        repeated = self._state.response.add(item.batch, item.index, item.key.xxhash, self._kept, self._rounds)
+        starts = self._state.batches.add(item.batch, item.index, item.key.xxhash)
         if repeated is not None:
             return self._report_response(*repeated)
-        calls = self._batches.calls
+        calls = self._state.batches.calls
         if len(starts) < self._rounds or len(calls) <= self._max_period or calls[0] == calls[-1]:
             return None
-        together = [one for one in self._items if one.batch == item.batch]
+        together = [one for one in self._state.items if one.batch == item.batch]
         rounds = max(one.rounds for one in together)
         return self._report_batches(together, starts, rounds) if len(starts) >= rounds else None
 
@@ -374,7 +328,7 @@ class ToolCallCycle(CallDetector):
         """The finding for the shortest unit that the newest calls repeat. One foreign call may be
         left out.
         """
-        items = self._items
+        items = self._state.items
         newest = items[-1].key if items else None
         if newest not in [item.key for item in items[:-1]]:
             return NOTHING
@@ -388,18 +342,18 @@ class ToolCallCycle(CallDetector):
                 unchanged = _unchanged_tail(round_of, period)
                 if len(unchanged) >= period * rounds:
                     return self._report(unchanged, period, rounds)
-        self._postponed = self._batches.is_part
-        return NOTHING if self._postponed else self._look_without_order()
+        self._state.postponed = self._state.batches.is_part
+        return NOTHING if self._state.postponed else self._look_without_order()
 
-    def _turn_ended(self) -> Sequence[Detection]:
-        postponed, self._postponed = self._postponed, False
+    def turn_ended(self) -> Sequence[Detection]:
+        postponed, self._state.postponed = self._state.postponed, False
         return self._look_without_order() if postponed else NOTHING
 
     def _look_without_order(self) -> Sequence[Detection]:
         """The finding for the longest tail of few different calls, none of which got two different
         results.
         """
-        items = self._items
+        items = self._state.items
         if self._unordered_at is None or len({item.key for item in items[-ALIKE_CALLS:]}) == 1:
             return NOTHING
         rounds = 0
@@ -430,7 +384,7 @@ class ToolCallCycle(CallDetector):
         """The longest tails that repeat their last `period` calls: as they are, and each with one
         of the newest calls left out.
         """
-        items = self._items
+        items = self._state.items
         found = [_periodic_tail(items, period)]
         for at in range(2, min(len(items), period * self._rounds + 1)):
             before = -1 - period if at > period + 1 else -2 - period  # the call one period before the newest
@@ -464,8 +418,8 @@ class ToolCallCycle(CallDetector):
 
     def _report_response(self, period: int, rounds: int) -> Sequence[Detection]:
         """A cycle within one response."""
-        calls = self._response.calls
-        unit = _rotated([item for item in self._items if item.index in calls[-period:]])
+        calls = self._state.response.calls
+        unit = _rotated([item for item in self._state.items if item.index in calls[-period:]])
         loop_at = max(RESPONSE_ROUNDS, self._rounds) * (SAMPLING_TIMES if any(item.sampling for item in unit) else 1)
         if rounds != self._rounds and rounds < loop_at:
             return NOTHING
@@ -478,11 +432,11 @@ class ToolCallCycle(CallDetector):
 
     def _report_batches(self, together: list[_CycleCall], starts: list[int], rounds: int) -> Sequence[Detection]:
         """Report a batch that was made again."""
-        calls, seen = self._batches.calls, _GAVE_THE_SAME if self._batches.was_answered else _NOT_SEEN
+        calls, seen = self._state.batches.calls, _GAVE_THE_SAME if self._state.batches.was_answered else _NOT_SEEN
         xxhash, last = identity(" ".join(sorted(set(calls)))), max(item.index for item in together)
-        self._reported = _Reported(xxhash, last, len(starts), starts[0])
+        self._state.reported = _Reported(xxhash, last, len(starts), starts[0])
         message = f"{_the_same(together, len(calls))} together {{count}} times{seen}"
-        return self._detection(together, (self._reported, starts), rounds, message)
+        return self._detection(together, (self._state.reported, starts), rounds, message)
 
     def _report_without_order(self, tail: list[_CycleCall], different: int, rounds: int) -> Sequence[Detection]:
         times = Counter(item.key for item in tail)
@@ -504,7 +458,7 @@ class ToolCallCycle(CallDetector):
         remembered. `None`: no round is new.
         """
         calls = sorted(calls)
-        starts, before = calls[len(calls) % length :: length], self._reported
+        starts, before = calls[len(calls) % length :: length], self._state.reported
         rounds = _Reported(xxhash, calls[-1], len(starts), starts[0])
         if before is not None and before.xxhash == xxhash and before.last >= calls[0]:
             newer = sum(call > before.last for call in calls)
@@ -512,7 +466,7 @@ class ToolCallCycle(CallDetector):
                 return None
             count = max(rounds.count, before.count + newer // length)
             rounds = _Reported(xxhash, calls[-1 - newer % length], count, min(starts[0], before.start))
-        self._reported = rounds
+        self._state.reported = rounds
         return rounds, starts
 
     def _detection(
@@ -544,27 +498,6 @@ class ToolCallCycle(CallDetector):
             ),
         )
 
-    def _save(self) -> dict[str, Any]:
-        reported = None if self._reported is None else list(astuple(self._reported))
-        return {
-            "items": self._items[:],
-            "response": self._response.save(),
-            "batches": self._batches.save(),
-            "reported": reported,
-            "postponed": self._postponed,
-        }
-
-    def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
-        return {**saved, "items": [plain(_item(item)) for item in saved["items"]]}
-
-    def _load(self, state: Mapping[str, Any] | None) -> None:
-        reported = state["reported"] if state else None
-        self._items = [_item(item) for item in state["items"]] if state else []
-        self._response = ResponseRepeats(self._kept, self._rounds, state["response"] if state else None)
-        self._batches = EqualBatches(state["batches"] if state else None)
-        self._reported = _Reported(*reported) if reported else None
-        self._postponed = state["postponed"] if state else False
-
 
 _NOT_SEEN = "; no results were seen, the arguments alone decide"
 _GAVE_THE_SAME = " and got the same results each time"
@@ -582,10 +515,6 @@ def _the_same(unit: list[_CycleCall], size: int | None = None) -> str:
     names = [item.tool for item in unit]
     shown = names if len(names) <= NAMES_SHOWN else [*sorted(set(names))[:NAMES_SHOWN], "..."]
     return f"the same {size or len(unit)} calls ({', '.join(shown)}) were made"
-
-
-def _item(saved: _CycleCall | dict[str, Any]) -> _CycleCall:
-    return saved if isinstance(saved, _CycleCall) else _CycleCall(**{**saved, "key": CallKey(**saved["key"])})
 
 
 def _periodic_tail(items: list[_CycleCall], period: int) -> list[_CycleCall]:

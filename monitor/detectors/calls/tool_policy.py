@@ -23,7 +23,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -263,11 +263,6 @@ def _sleeps(value: object) -> bool:
     return _SLEEPS.is_in(value)
 
 
-def is_veto(result: ToolResult) -> bool:
-    """Whether the monitor gave this answer, because it did not allow the call."""
-    return result.vetoed
-
-
 def _without(text: str, fields: tuple[str, ...]) -> str:
     try:
         return canonical_json(_strip(json.loads(text), fields.__contains__))
@@ -313,34 +308,26 @@ def reported(result: ToolResult) -> float | None:
     return result.progress
 
 
+@dataclass(slots=True)
 class Standstill:
     """The lowest number of each call, and the results since."""
 
-    __slots__ = ("_calls",)
-
-    def __init__(self, saved: dict[str, Any] | None = None) -> None:
-        self._calls: dict[str, tuple[float, list[int]]] = {}
-        for xxhash, (best, offsets) in (saved or {}).items():
-            self._calls[str(xxhash)] = float(best), [int(offset) for offset in offsets]
-
-    def save(self) -> dict[str, Any]:
-        """The state as JSON data."""
-        return {xxhash: [best, offsets[:]] for xxhash, (best, offsets) in self._calls.items()}
+    calls: dict[str, tuple[float, tuple[int, ...]]] = field(default_factory=dict[str, tuple[float, tuple[int, ...]]])
 
     def took(self, xxhash: str, left: float, offset: int) -> None:
         """The call `xxhash` with the index `offset` was answered."""
         if not math.isfinite(left):
             return
-        best, offsets = self._calls.pop(xxhash, (math.inf, []))
+        best, offsets = self.calls.pop(xxhash, (math.inf, ()))
         if left < best or left <= 0:
-            self._calls = {other: (lowest, []) for other, (lowest, _) in self._calls.items()}
-            offsets = []
+            self.calls = {other: (lowest, ()) for other, (lowest, _) in self.calls.items()}
+            offsets = ()
         else:
-            offsets = [*offsets, offset][-OFFSETS_KEPT:]
-        self._calls[xxhash] = min(best, left), offsets
-        if len(self._calls) > CALLS_COMPARED:
-            del self._calls[next(iter(self._calls))]
+            offsets = (*offsets, offset)[-OFFSETS_KEPT:]
+        self.calls[xxhash] = min(best, left), offsets
+        if len(self.calls) > CALLS_COMPARED:
+            del self.calls[next(iter(self.calls))]
 
-    def of(self, xxhash: str) -> tuple[float, list[int]]:
+    def of(self, xxhash: str) -> tuple[float, tuple[int, ...]]:
         """The lowest number of a call, and the indices of its results since that are not lower."""
-        return self._calls.get(xxhash, (math.inf, []))
+        return self.calls.get(xxhash, (math.inf, ()))

@@ -37,23 +37,20 @@ from typing import Any
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
-from monitor.detectors.calls.call_detector import (
+from monitor.detectors.calls.front import (
     CALLS_KEPT,
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
-    CallDetector,
+    Answer,
     Called,
     CallKey,
-    DetectorCall,
-    plain,
+    CallRule,
 )
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
-COMPARED_CHARS = 4_096
-"""Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
 _WORD = re.compile(r"\w+")
 BACK_OFF = 2
 """How many times as long as the longest wait a longer one is."""
@@ -106,7 +103,16 @@ class _CallStreak:
         self.count, self.start, self.answered, self.differed = len(self.indices), index, 0, False
 
 
-class ToolCallRepetition(CallDetector):
+@dataclass(slots=True)
+class _Streaks:
+    """The state of `ToolCallRepetition`."""
+
+    calls: _CallStreak = field(default_factory=_CallStreak)
+    idle: _CallStreak = field(default_factory=_CallStreak)
+    """The streak of calls of tools that only think or wait."""
+
+
+class ToolCallRepetition(CallRule[_Streaks]):
     """Identical consecutive tool calls: a suspicion at `suspect_at`, a loop at `loop_at` and at
     each one after it.
 
@@ -114,10 +120,7 @@ class ToolCallRepetition(CallDetector):
     reported.
     """
 
-    __slots__ = ("_idle", "_loop_at", "_streak", "_suspect_at")
-    _streak: _CallStreak
-    _idle: _CallStreak
-    """The streak of calls of tools that only think or wait."""
+    __slots__ = ("_loop_at", "_suspect_at")
 
     @explains_options(example="monitor.ToolCallRepetition(loop_at=5)")
     def __init__(
@@ -141,19 +144,20 @@ class ToolCallRepetition(CallDetector):
         self._loop_at = loop_at
         if exempt:
             tools = {**(tools or {}), **dict.fromkeys(exempt, ToolPolicy(exempt=True))}
-        super().__init__(tools=tools, name=name)
+        super().__init__(_Streaks, tools=tools, name=name)
 
     def options(self) -> dict[str, Any]:
         """The options that make the detector again. `exempt` stands among the `tools`."""
-        return {"suspect_at": self._suspect_at, "loop_at": self._loop_at, "tools": self._tools, "name": self.name}
+        return {"suspect_at": self._suspect_at, "loop_at": self._loop_at, "tools": self.tools, "name": self.name}
 
-    def _called(self, call: Called) -> Sequence[Detection]:
+    def called(self, call: Called) -> Sequence[Detection]:
+        streaks = self._state
         if call.policy.no_op:
-            streak = self._idle = _continued(self._idle, call)
-            self._streak.wait(call.arguments)
+            streak = streaks.idle = _continued(streaks.idle, call)
+            streaks.calls.wait(call.arguments)
         else:
-            streak = self._streak = _continued(self._streak, call)
-            self._idle = _CallStreak()
+            streak = streaks.calls = _continued(streaks.calls, call)
+            streaks.idle = _CallStreak()
         if call.exempt:
             return NOTHING
         suspect_at, loop_at = self._thresholds(call, streak)
@@ -167,23 +171,24 @@ class ToolCallRepetition(CallDetector):
         """The thresholds for a suspicion and a loop: the tool's own, else the detector's. No
         suspicion comes after the loop.
         """
-        policy, allowed = call.policy, self._allowed.repetitions(without_arguments=not call.arguments)
+        policy, allowed = call.policy, self.allowed.repetitions(without_arguments=not call.arguments)
         allowed += streak.longer_waits
         loop_at = policy.loop_at or max(self._loop_at, policy.suspect_at or 0)
         suspect_at = policy.suspect_at or (self._suspect_at and min(self._suspect_at, loop_at))
         return suspect_at and suspect_at + allowed, loop_at + allowed
 
-    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
-        streak = self._idle if policy.no_op else self._streak
-        if asked.index < streak.start or asked.index not in streak.indices:
+    def answered(self, answer: Answer) -> Sequence[Detection]:
+        policy, result, index = answer.policy, answer.result, answer.call.index
+        streak = self._state.idle if policy.no_op else self._state.calls
+        if index < streak.start or index not in streak.indices:
             return NOTHING
-        guessed = policy.side_effect and asked.name not in self._tools
-        outcome = _words(result) if guessed else policy.outcome_of(result)
+        guessed = policy.side_effect and answer.call.name not in self.tools
+        outcome = _words(result) if guessed else answer.outcome
         if streak.result and outcome != streak.result:
             failed_again = streak.failed and result.is_error and not policy.polling
             streak.differed = True
             if not failed_again and (guessed or not policy.side_effect):
-                streak.restart_at(asked.index)
+                streak.restart_at(index)
         streak.result, streak.failed = outcome, result.is_error
         streak.answered += 1
         return NOTHING
@@ -200,17 +205,13 @@ class ToolCallRepetition(CallDetector):
             start_offset=streak.start,
             offset=call.index,
             evidence=Evidence(
-                call.text[:EXCERPT_CHARS], call.xxhash, call.arguments_length, tuple(streak.indices[-OFFSETS_SHOWN:])
+                call.key.text[:EXCERPT_CHARS],
+                call.key.xxhash,
+                call.arguments_length,
+                tuple(streak.indices[-OFFSETS_SHOWN:]),
             ),
             message=f"{call.name} was called {streak.count} times in a row with the same arguments{about}",
         )
-
-    def _save(self) -> dict[str, Any]:
-        return {"streak": plain(self._streak), "idle": plain(self._idle)}
-
-    def _load(self, state: Mapping[str, Any] | None) -> None:
-        self._streak = _streak(state["streak"]) if state else _CallStreak()
-        self._idle = _streak(state["idle"]) if state else _CallStreak()
 
 
 def _words(result: ToolResult) -> str:
@@ -219,9 +220,8 @@ def _words(result: ToolResult) -> str:
 
 
 def _continued(streak: _CallStreak, call: Called) -> _CallStreak:
-    key = call.key(COMPARED_CHARS)
-    if key != streak.key or call.exempt:
-        streak = _CallStreak(key=key, start=call.index)
+    if call.key != streak.key or call.exempt:
+        streak = _CallStreak(key=call.key, start=call.index)
     streak.add(call.index)
     return streak
 
@@ -237,7 +237,3 @@ def _about_results(streak: _CallStreak, policy: ToolPolicy) -> str:
     if streak.differed:
         return " and failed each time"
     return " and gave the same result each time"
-
-
-def _streak(data: Mapping[str, Any]) -> _CallStreak:
-    return _CallStreak(**{**data, "key": CallKey(**data["key"]), "indices": list(data["indices"])})

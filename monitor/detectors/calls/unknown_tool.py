@@ -19,20 +19,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
-from monitor.chunks import ToolResult
-from monitor.detectors.calls.call_detector import (
-    EXCERPT_CHARS,
-    OFFSETS_SHOWN,
-    CallDetector,
-    Called,
-    DetectorCall,
-    plain,
-    remember,
-)
+from monitor.detectors.calls.front import EXCERPT_CHARS, OFFSETS_SHOWN, Answer, Called, CallRule, remember
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
@@ -69,13 +59,19 @@ class _Failures:
         self.offsets = [*self.offsets, index][-OFFSETS_SHOWN:]
 
 
-class UnknownTool(CallDetector):
+@dataclass(slots=True)
+class _Invented:
+    """The state of `UnknownTool`."""
+
+    tools: dict[str, _Failures] = field(default_factory=dict[str, _Failures])
+
+
+class UnknownTool(CallRule[_Invented]):
     """One invented tool, called `suspect_at` times (a suspicion) or `loop_at` (a loop, like each
     further call).
     """
 
-    __slots__ = ("_failures", "_known", "_loop_at", "_suspect_at")
-    _failures: dict[str, _Failures]
+    __slots__ = ("_known", "_loop_at", "_suspect_at")
 
     @explains_options(example="monitor.detectors.UnknownTool(loop_at=5)")
     def __init__(
@@ -98,27 +94,28 @@ class UnknownTool(CallDetector):
         self._suspect_at = suspect_at
         self._loop_at = loop_at
         self._known = None if known is None else frozenset(known)
-        super().__init__(tools=tools, name=name)
+        super().__init__(_Invented, tools=tools, name=name)
 
-    def _called(self, call: Called) -> Sequence[Detection]:
+    def called(self, call: Called) -> Sequence[Detection]:
         if self._known is None or call.exempt or call.name in self._known:
             return NOTHING
-        return self._failed(call.index, call.batch, call.name, call.text)
+        return self._failed(call.index, call.batch, call.name, call.key.text)
 
-    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
-        if self._known is not None or policy.exempt:
+    def answered(self, answer: Answer) -> Sequence[Detection]:
+        asked, result = answer.call, answer.result
+        if self._known is not None or answer.policy.exempt:
             return NOTHING
         if _UNKNOWN.search(result.text[:PHRASE_CHARS]):
             return self._failed(asked.index, asked.batch, asked.name, f"{asked.name}(...) -> {result.text}")
-        self._failures.pop(asked.name, None)
+        self._state.tools.pop(asked.name, None)
         return NOTHING
 
     def _failed(self, index: int, batch: int, tool: str, shown: str) -> Sequence[Detection]:
-        failures = self._failures.get(tool) or _Failures()
+        failures = self._state.tools.get(tool) or _Failures()
         if failures.batch == batch:
             return NOTHING
         failures.add(index, batch)
-        remember(self._failures, tool, failures, NAMES_KEPT)
+        remember(self._state.tools, tool, failures, NAMES_KEPT)
         if failures.count >= self._loop_at:
             return (self._detection(failures, tool, shown, "loop", self._loop_at),)
         if self._suspect_at is not None and failures.count == self._suspect_at:
@@ -138,12 +135,3 @@ class UnknownTool(CallDetector):
             evidence=Evidence(shown[:EXCERPT_CHARS], identity(tool), len(shown), tuple(failures.offsets)),
             message=f"{tool} was called {failures.count} times, and there is no such tool",
         )
-
-    def _save(self) -> dict[str, Any]:
-        return {name: plain(failures) for name, failures in self._failures.items()}
-
-    def _load(self, state: Mapping[str, Any] | None) -> None:
-        self._failures = {
-            name: _Failures(**{**failures, "offsets": list(failures["offsets"])})
-            for name, failures in (state or {}).items()
-        }

@@ -48,7 +48,7 @@ from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window
 from monitor.core.replay.recording import RecordingCore
 from monitor.core.run import RunCore
-from monitor.detectors.calls.call_detector import EXCERPT_CHARS
+from monitor.detectors.calls.front import EXCERPT_CHARS
 from monitor.errors import PRESSING, SKIPPED, CompactionFailure, CompactionReason, describe
 from monitor.events import ContextNearlyFull, HistoryReduced
 from monitor.guard.streams.ask import ask_turn

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from monitor._util.hashing import identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import ToolCallCycle, ToolCallRepetition, ToolPolicy
-from monitor.detectors.calls.call_detector import CALLS_KEPT
+from monitor.detectors.calls.front import CALLS_KEPT
 from monitor.errors import ConfigError, FinishReason
 from monitor.verdicts import VETO, Detection
 from tests.detectors.agent import Agent
@@ -333,7 +333,7 @@ def test_arguments_that_differ_late_are_told_apart():
 @pytest.mark.feature("GL-01")
 def test_a_collision_of_hashes_makes_no_loop(monkeypatch: pytest.MonkeyPatch):
     """An equal hash is verified by length, beginning and end."""
-    monkeypatch.setattr("monitor.detectors.calls.call_detector.identity", lambda text: "0" * 16)
+    monkeypatch.setattr("monitor.detectors.calls.front.identity", lambda text: "0" * 16)
     run, cycle = Run(), Agent(ToolCallCycle())
     for number in range(9):
         run.call(arguments={"path": f"{number}"})
@@ -373,8 +373,7 @@ def tool(**options: Any) -> dict[str, ToolPolicy]:
 
 @pytest.mark.feature("ST-07")
 def test_equal_calls_that_repeat_their_effect_are_a_loop_though_each_answer_is_new():
-    for run in (Run(tools=tool(side_effect=True)), Run()):
-        name = "work" if run.detector._policy_of("work").side_effect else "calendar.create_event"
+    for run, name in ((Run(tools=tool(side_effect=True)), "work"), (Run(), "calendar.create_event")):
         for number in range(5):
             run.call(name, {"title": "Sync"}, result=f"created {number}")
         assert run.levels == [("suspect", 3), ("loop", 5)]

@@ -131,7 +131,8 @@ def test_memory_is_bounded_and_restored_is_never_interrupted():
     for number in range(300):
         run.turn((f"delete_{number}", {}, "Unknown tool", True))
     state = json.loads(json.dumps(run.detectors[0].snapshot()))
-    assert len(state["own"]) == NAMES_KEPT
+    (tools,) = state["state"]
+    assert len(tools) == NAMES_KEPT
     run.turns(*(invented(number) for number in range(3)))
     again = UnknownTool()
     again.restore(json.loads(json.dumps(run.detectors[0].snapshot())))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from monitor._util.hashing import canonical_json
 from monitor.chunks import ToolCall
-from monitor.detectors.calls.call_detector import read_call
+from monitor.detectors.calls.front import text_of_call
 from monitor.detectors.calls.tool_repetition import ToolCallRepetition
 from monitor.verdicts import Detection
 
@@ -36,7 +36,7 @@ def test_the_form_that_is_kept_is_always_that_of_the_arguments_given(given_: lis
 
 
 def _form(arguments: Any) -> str:
-    return read_call(ToolCall("", "read", arguments)).text.removeprefix("read(").removesuffix(")")
+    return text_of_call(ToolCall("", "read", arguments)).removeprefix("read(").removesuffix(")")
 
 
 def test_arguments_that_change_in_place_are_read_again():
