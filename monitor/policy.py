@@ -12,6 +12,7 @@ from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
 from monitor._util.explained_options import explains_options
+from monitor._util.state import StateOfAttributes
 from monitor._util.text import quoted
 from monitor.errors import ConfigError, TerminateReason
 from monitor.verdicts import Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
@@ -117,7 +118,7 @@ def stop_for(detection: Detection) -> Stop:
     )
 
 
-class Ladder:
+class Ladder(StateOfAttributes):
     """Answers a loop in steps: nudge, withdraw the tool, one last turn, stop.
 
     - A suspicion, or a loop, that was not seen before is answered with a nudge, and goes on the
@@ -145,20 +146,8 @@ class Ladder:
       within one turn.
     """
 
-    __slots__ = (
-        "_acted",
-        "_clean",
-        "_clean_turns",
-        "_final_tools",
-        "_give_up",
-        "_grown",
-        "_hold",
-        "_last_given",
-        "_max_nudges",
-        "_nudges",
-        "_strikes",
-        "_suspected",
-    )
+    STATE = ("_acted", "_clean", "_grown", "_last_given", "_nudges", "_strikes", "_suspected")
+    __slots__ = (*STATE, "_clean_turns", "_final_tools", "_give_up", "_hold", "_max_nudges")
 
     __repr__ = _written
 
@@ -283,28 +272,12 @@ class Ladder:
         self._grown = {known: self._grown[known] for known in self._strikes}
 
     def snapshot(self) -> dict[str, Any]:
-        return {
-            "version": 3,
-            "strikes": dict(self._strikes),
-            "grown": dict(self._grown),
-            "nudges": self._nudges,
-            "clean": self._clean,
-            "acted": self._acted,
-            "last_given": self._last_given,
-            "suspected": self._suspected,
-        }
+        return {"version": 4, **super().snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        if state.get("version") != 3:  # noqa: PLR2004 - the one that `snapshot` writes
-            raise ValueError(f"Ladder: cannot restore version {state.get('version')!r}, only 3")
-        self._strikes = {str(signature): int(taken) for signature, taken in state["strikes"].items()}
-        self._grown = {str(signature): float(evidence) for signature, evidence in state["grown"].items()}
-        self._nudges, self._clean = int(state["nudges"]), int(state["clean"])
-        self._acted, self._last_given, self._suspected = (
-            bool(state["acted"]),
-            bool(state["last_given"]),
-            bool(state["suspected"]),
-        )
+        if state.get("version") != 4:  # noqa: PLR2004 - the one that `snapshot` writes
+            raise ValueError(f"Ladder: cannot restore version {state.get('version')!r}, only 4")
+        super().restore(state)
 
 
 def _signature(detection: Detection) -> str:

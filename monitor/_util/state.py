@@ -10,9 +10,10 @@ and other dataclasses. Dataclasses that are not frozen are copied, with everythi
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -81,6 +82,24 @@ def _made(hint: Any, data: Any) -> Any:
     if hint is float or type(data) is not hint:
         return hint(data)
     return data
+
+
+class StateOfAttributes:
+    """Base of a class whose state is some of its attributes: texts, numbers, and lists of them."""
+
+    __slots__ = ()
+
+    STATE: ClassVar[tuple[str, ...]]
+    """The attributes that are kept. The others come from the options."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as JSON data."""
+        return {name: copied(getattr(self, name)) for name in self.STATE}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where `snapshot` was taken, with the same options."""
+        for name in self.STATE:
+            setattr(self, name, copied(state[name]))
 
 
 @cache

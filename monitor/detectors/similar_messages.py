@@ -31,12 +31,12 @@ Rules:
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import chained, identity
+from monitor._util.state import StateOfAttributes
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors.calls.front import text_of_call
 from monitor.detectors.detector import NOTHING, TextFeed
@@ -44,11 +44,11 @@ from monitor.detectors.text.structure import words_percent
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence, Level
 
-SNAPSHOT_VERSION = 4
+SNAPSHOT_VERSION = 5
 EXCERPT_CHARS = 200
 """The most characters of `Evidence.excerpt`."""
 HEAD_CHARS = 1_536
-"""How much of a message is kept, compressed; the rest is kept as a hash."""
+"""How much of a message is kept; the rest is kept as a hash."""
 HASHED_CHARS = 256
 """The number of characters that the hash takes at a time."""
 HOLD_CHARS = 256
@@ -79,7 +79,7 @@ many calls are known as answered, so that a second result of a call is ignored.
 OFFSETS_SHOWN = 20
 
 
-class SimilarMessages:
+class SimilarMessages(StateOfAttributes):
     """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at
     `loop_at` and at each further message. Equal messages of at least 64 characters, with no call
     between, are a loop at `equal_loop_at`. Messages of a word or two are a loop at twice `loop_at`.
@@ -89,30 +89,26 @@ class SimilarMessages:
     Offsets are the numbers of the messages in the run.
     """
 
-    __slots__ = (
+    STATE = (
         "_answered",
         "_between",
         "_count",
         "_deeds",
         "_done",
-        "_equal_loop_at",
         "_exact",
         "_first",
         "_head",
         "_index",
         "_last",
         "_length",
-        "_loop_at",
-        "_near",
         "_pending",
         "_piece",
         "_recent",
         "_rest",
         "_returns",
-        "_suspect_at",
-        "name",
         "need",
     )
+    __slots__ = (*STATE, "_equal_loop_at", "_loop_at", "_near", "_suspect_at", "name")
 
     need: int
     """The number of code points that may be held back."""
@@ -146,12 +142,12 @@ class SimilarMessages:
     def reset(self) -> None:
         """Forget everything."""
         self._index = -1
-        self._last = (NO_TEXT, "", 0)
+        self._last: Sequence[Any] = ("", "", 0)
         self._count = 0
         self._exact = True
         self._first = ""
         self._between: list[str] | None = None
-        self._recent: tuple[str, ...] = ()
+        self._recent: Sequence[str] = ()
         self._returns: Sequence[int] = NO_RETURNS
         self._done: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
@@ -159,7 +155,7 @@ class SimilarMessages:
 
     def forget_streaks(self) -> None:
         """Compare the next message with none before it."""
-        self._last = (NO_TEXT, "", 0)
+        self._last = ("", "", 0)
         self._count = 0
         self._exact = True
         self._first = ""
@@ -168,7 +164,7 @@ class SimilarMessages:
         self._returns = NO_RETURNS
 
     def _forget_turn(self) -> None:
-        self._head = NO_TEXT
+        self._head = ""
         self._piece = self._pending = ""
         self._length = self._rest = 0
         self._deeds: dict[str, str] = {}
@@ -189,7 +185,7 @@ class SimilarMessages:
     def _put_away(self) -> None:
         text, start = self._piece + self._pending, 0
         if not self._length and len(text) >= HEAD_CHARS:
-            self._head = _packed(text[:HEAD_CHARS])
+            self._head = text[:HEAD_CHARS]
             self._length = start = HEAD_CHARS
         if self._length:
             pieces = range(start, len(text) - HASHED_CHARS + 1, HASHED_CHARS)
@@ -229,7 +225,7 @@ class SimilarMessages:
 
     def _finished(self) -> Sequence[Detection]:
         self._put_away()
-        text = _unpacked(self._head) if self._length else self._piece
+        text = self._head if self._length else self._piece
         rest = identity(f"{self._rest:016x}{self._piece}") if self._length else ""
         head = " ".join(text.split())
         length = self._length + len(self._piece) if head or rest else 0
@@ -246,11 +242,10 @@ class SimilarMessages:
         self._index += 1
         xxhash = identity(head + rest)
         if not self._index:  # the first message: nothing to compare it with
-            self._count, self._first, self._last = 1, xxhash, (_packed(head), rest, length)
+            self._count, self._first, self._last = 1, xxhash, (head, rest, length)
             self._recent = (f"{length}:{xxhash}",)
             return NOTHING
-        between, (packed, last_rest, _) = sorted(self._done.values()), self._last
-        last = _unpacked(packed)
+        between, (last, last_rest, _) = sorted(self._done.values()), self._last
         same = rest == last_rest and head == last
         if not same and not (self._near and not between and rest == last_rest and _nearly_equal(head, last)):
             self._count, self._exact, self._between = 1, True, None
@@ -263,7 +258,7 @@ class SimilarMessages:
             self._first = identity(last + last_rest)
         if self._count > 1:
             self._between = between
-        self._last = (packed if same else _packed(head), rest, length)
+        self._last = (head, rest, length)
         cycle = self._cycle(f"{length}:{xxhash}", between)
         level = self._level(self._count, length, exact=self._exact, between=bool(self._between))
         return (self._row(*level),) if level else cycle
@@ -339,7 +334,7 @@ class SimilarMessages:
             start_offset=start,
             offset=self._index,
             evidence=Evidence(
-                excerpt=_unpacked(self._last[0])[:EXCERPT_CHARS],
+                excerpt=self._last[0][:EXCERPT_CHARS],
                 xxhash=xxhash,
                 length=self._last[2],
                 offsets=tuple(range(start, self._index + 1, period))[-OFFSETS_SHOWN:],
@@ -349,61 +344,13 @@ class SimilarMessages:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON data: at most three times 1536 characters, and hashes."""
-        return {
-            "version": SNAPSHOT_VERSION,
-            "index": self._index,
-            "last": [_unpacked(self._last[0]), *self._last[1:]],
-            "streak": [self._count, self._exact, self._between, self._first],
-            "cycle": [list(self._recent), list(self._returns)],
-            "done": dict(self._done),
-            "answered": dict(self._answered),
-            "turn": {
-                "head": _unpacked(self._head),
-                "rest": self._rest,
-                "piece": self._piece,
-                "pending": self._pending,
-                "length": self._length,
-                "deeds": dict(self._deeds),
-            },
-        }
+        return {"version": SNAPSHOT_VERSION, **super().snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where `snapshot` was taken."""
         if state.get("version") != SNAPSHOT_VERSION:
             raise ValueError(f"{self.name}: cannot restore version {state.get('version')!r}, only {SNAPSHOT_VERSION}")
-        turn, (head, rest, length), (count, exact, between, first) = state["turn"], state["last"], state["streak"]
-        self._index, self._last = int(state["index"]), (_packed(str(head)), str(rest), int(length))
-        self._count, self._exact, self._first = int(count), bool(exact), str(first)
-        recent, returns = state["cycle"]
-        self._recent, self._returns = tuple(map(str, recent)), tuple(map(int, returns))
-        self._between = None if between is None else [str(deed) for deed in between]
-        self._done = {str(id): str(deed) for id, deed in state["done"].items()}
-        self._answered = {str(id): bool(answered) for id, answered in state["answered"].items()}
-        self._deeds = {str(id): str(deed) for id, deed in turn["deeds"].items()}
-        self._head, self._rest, self._length = _packed(str(turn["head"])), int(turn["rest"]), int(turn["length"])
-        self._piece, self._pending = str(turn["piece"]), str(turn["pending"])
-        self.need = HOLD_CHARS - len(self._pending)
-
-
-SHORT_BYTES = 256
-AS_IT_IS = b"\0"
-"""Marks text that is not compressed: compressed data never begins with this byte."""
-
-
-def _packed(text: str) -> bytes:
-    """`text` compressed, if it is long. Compression halves prose and takes 0.1 ms; every run keeps
-    two such texts.
-    """
-    data = text.encode("utf-8", "surrogatepass")
-    return AS_IT_IS + data if len(data) <= SHORT_BYTES else zlib.compress(data)
-
-
-def _unpacked(packed: bytes) -> str:
-    data = packed[1:] if packed.startswith(AS_IT_IS) else zlib.decompress(packed)
-    return data.decode("utf-8", "surrogatepass")
-
-
-NO_TEXT = _packed("")
+        super().restore(state)
 
 
 def _nearly_equal(one: str, other: str) -> bool:

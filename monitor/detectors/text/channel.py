@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from monitor._util.state import StateOfAttributes
 from monitor.detectors.detector import NOTHING
 from monitor.detectors.text.chant import CHANT_KIND, WindowRule, WindowScanner
 from monitor.detectors.text.copies import WORDS_STEP, CopyScanner, Vocabulary
@@ -128,10 +129,11 @@ class InformationRule:
         return self.lines if kind in {"verse", "list"} else self.code
 
 
-class InformationScanner:
+class InformationScanner(StateOfAttributes):
     """Measures the rate of one channel. Pull based: call `scan` when the text has reached `due`."""
 
     __slots__ = ("_costs", "_floor", "_last", "_measured", "_rule", "due")
+    STATE = ("_floor", "_measured", "_costs", "_last", "due")
 
     _costs: list[int]
     """The rates at the last places, in hundredths of a bit."""
@@ -233,22 +235,6 @@ class InformationScanner:
                 f" {null / CENTIBITS:.2f},"
             ),
         )
-
-    def snapshot(self) -> dict[str, Any]:
-        """Positions and rates."""
-        return {
-            "floor": self._floor,
-            "due": self.due,
-            "measured": self._measured,
-            "costs": list(self._costs),
-            "last": self._last,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `snapshot`."""
-        self._floor, self.due, self._measured = (int(state[name]) for name in ("floor", "due", "measured"))
-        self._costs = [int(cost) for cost in state["costs"]]
-        self._last = int(state["last"])
 
 
 def _start(block: int) -> int:

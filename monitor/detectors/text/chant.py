@@ -37,11 +37,11 @@ How it is found without hashing every window:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
+from monitor._util.state import StateOfAttributes
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.structure import (
     Fences,
@@ -112,7 +112,7 @@ class WindowRule:
         object.__setattr__(self, "least_chars", self.window_chars + (self.repeats - 1) * self.unit_chars)
 
 
-class WindowScanner:
+class WindowScanner(StateOfAttributes):
     """Looks for chants in one channel. Pull based: call `scan` when the text has reached `due`."""
 
     __slots__ = (
@@ -136,6 +136,7 @@ class WindowScanner:
         "_window",
         "due",
     )
+    STATE = ("_floor", "_sample", "_armed", "_awake", "_window", "_group", "_skipped", "_last", "_rounds", "due")
 
     def __init__(self, rule: WindowRule, fences: Fences) -> None:
         self._rule = rule
@@ -329,28 +330,6 @@ class WindowScanner:
         )
         self._last = end
         return self._rounds
-
-    def snapshot(self) -> dict[str, Any]:
-        """Positions only; the text is its owner's."""
-        return {
-            "floor": self._floor,
-            "sample": self._sample,
-            "armed": self._armed,
-            "awake": self._awake,
-            "window": self._window,
-            "group": self._group,
-            "skipped": self._skipped,
-            "due": self.due,
-            "row": [self._last, self._rounds],
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `snapshot`."""
-        self._floor, self._sample = int(state["floor"]), int(state["sample"])
-        self._armed, self._awake = int(state["armed"]), int(state["awake"])
-        self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
-        self._skipped = int(state["skipped"])
-        self._last, self._rounds = (int(number) for number in state["row"])
 
 
 def _places_back(text: str, start: int, stop: int, most: int, low: int, *, apart: int) -> list[int]:

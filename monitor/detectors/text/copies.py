@@ -20,10 +20,11 @@ to one reach and one unit after its last necessary copy, at the same character f
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from monitor._util.hashing import chained
+from monitor._util.state import StateOfAttributes
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.structure import is_code, is_numbers, kind_of, words_percent
 from monitor.verdicts import Level
@@ -40,12 +41,13 @@ ROOM_CHARS = PIECE_CHARS + ANCHOR_CHARS
 """How far back of the text's end the scanner may look."""
 
 
-class Anchor:
+class Anchor(StateOfAttributes):
     """One anchor, and what has come since it was found last. Positions are offsets in the
     channel.
     """
 
     __slots__ = ("_at", "_digest", "_hash", "_misses", "_places", "_reach", "_same", "_text", "due")
+    STATE = __slots__
 
     def __init__(self, reach: int) -> None:
         self._reach = reach
@@ -108,22 +110,6 @@ class Anchor:
             message=f"{copies} times the same {length} characters",
         )
 
-    def snapshot(self) -> list[Any]:
-        """The anchor, hashes and positions."""
-        numbers = (self._reach, self.due, self._at, self._hash, self._digest, self._same, self._misses)
-        return [self._text, *numbers, *self._places]
-
-    @classmethod
-    def restored(cls, state: Sequence[Any]) -> Anchor:
-        """The inverse of `snapshot`."""
-        numbers = [int(one) for one in state[1:]]
-        anchor = cls(numbers[0])
-        anchor._text = str(state[0])
-        anchor.due, anchor._at, anchor._hash, anchor._digest, anchor._same, anchor._misses, *anchor._places = numbers[
-            1:
-        ]
-        return anchor
-
 
 class CopyScanner:
     """Looks for long copies in one channel. Pull based: call `scan` when the text has reached
@@ -161,7 +147,9 @@ class CopyScanner:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
-        self.due, self._anchors = int(state["due"]), tuple(Anchor.restored(one) for one in state["anchors"])
+        self.due, self._anchors = int(state["due"]), tuple(Anchor(self._longest) for _ in state["anchors"])
+        for anchor, kept in zip(self._anchors, state["anchors"], strict=True):
+            anchor.restore(kept)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -198,10 +186,11 @@ SHOWN_CHARS = 80
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-class Vocabulary:
+class Vocabulary(StateOfAttributes):
     """Counts the words of one channel. Pull based: call `scan` when the text has reached `due`."""
 
     __slots__ = ("_common", "_rounds", "due")
+    STATE = ("_rounds", "due")
 
     _rounds: int
     """Looks in a row that found few words."""
@@ -259,14 +248,6 @@ class Vocabulary:
             offsets=(at - SHOWN_CHARS,),
             message=f"{len(words)} words, only {different} of them different,",
         )
-
-    def snapshot(self) -> dict[str, Any]:
-        """Positions only; the text is its owner's."""
-        return {"rounds": self._rounds, "due": self.due}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `snapshot`."""
-        self._rounds, self.due = int(state["rounds"]), int(state["due"])
 
 
 def _are_common(text: str, stop: int) -> bool:

@@ -32,11 +32,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from monitor._util.state import StateOfAttributes
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.structure import (
     CODE_SIGNS,
@@ -135,7 +136,7 @@ class CountedRule:
         object.__setattr__(self, "history", back_chars + STEP_CHARS + SPREAD + ANCHOR_CHARS)
 
 
-class CountedScanner:
+class CountedScanner(StateOfAttributes):
     """Looks for counters in one channel. Pull based: call `scan` when the text has reached
     `due`.
     """
@@ -154,6 +155,7 @@ class CountedScanner:
         "_told",
         "due",
     )
+    STATE = ("_floor", "_anchor", "_around", "_numbers", "_steps", "_places", "_rounds", "_enough", "_told", "due")
 
     _anchor: str
     """The text that stands in each round; empty while nothing is followed."""
@@ -313,29 +315,6 @@ class CountedScanner:
         else:
             enough = rule.rounds if words >= SHORT_WORDS else rule.short_rounds
         return max(enough, -(-rule.min_chars // len(unit)))
-
-    def snapshot(self) -> dict[str, Any]:
-        """One round, and positions."""
-        return {
-            "floor": self._floor,
-            "due": self.due,
-            "anchor": self._anchor,
-            "around": list(self._around),
-            "numbers": list(self._numbers),
-            "steps": list(self._steps),
-            "places": list(self._places),
-            "run": [self._rounds, self._enough, int(self._told)],
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `snapshot`."""
-        self._floor, self.due, self._anchor = int(state["floor"]), int(state["due"]), str(state["anchor"])
-        self._around = [str(part) for part in state["around"]]
-        self._numbers, self._steps, self._places = (
-            [int(one) for one in state[key]] for key in ("numbers", "steps", "places")
-        )
-        self._rounds, self._enough, told = (int(number) for number in state["run"])
-        self._told = bool(told)
 
 
 def _next_step(offset: int) -> int:

@@ -43,10 +43,9 @@ repeatedly.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from monitor._util.state import StateOfAttributes
 from monitor.detectors.text.chant import is_one_line
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.structure import (
@@ -154,12 +153,13 @@ class RecurrenceRule:
         object.__setattr__(self, "nap", NAP_STEPS * STEP_CHARS if sleeps else STEP_CHARS)
 
 
-class RecurrenceScanner:
+class RecurrenceScanner(StateOfAttributes):
     """Looks for stale text in one channel. Pull based: call `scan` when the text has reached
     `due`.
     """
 
     __slots__ = ("_floor", "_last", "_mask", "_nap", "_rounds", "_rule", "_seen", "_taken", "due")
+    STATE = ("_floor", "_seen", "_taken", "_last", "_rounds", "due")
 
     def __init__(self, rule: RecurrenceRule) -> None:
         self._rule = rule
@@ -274,22 +274,6 @@ class RecurrenceScanner:
         self._rounds = self._rounds + 1 if self._rounds and at <= self._last + 3 * self._rule.span else 1
         self._last = at
         return self._rounds
-
-    def snapshot(self) -> dict[str, Any]:
-        """Positions only; the text is its owner's."""
-        return {
-            "floor": self._floor,
-            "seen": self._seen,
-            "taken": self._taken,
-            "due": self.due,
-            "row": [self._last, self._rounds],
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `snapshot`."""
-        self._floor, self._seen = int(state["floor"]), int(state["seen"])
-        self._taken, self.due = int(state["taken"]), int(state["due"])
-        self._last, self._rounds = (int(number) for number in state["row"])
 
 
 def _names_others(text: str, places: list[int], low: int) -> bool:

@@ -43,10 +43,9 @@ whatever the cut.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from monitor._util.state import StateOfAttributes
 from monitor.detectors.text.copies import PIECE_CHARS, ROOM_CHARS
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.structure import (
@@ -218,7 +217,7 @@ class TailRule:
         return max(self.weak_copies * period, self.drawn_min_chars)
 
 
-class TailScanner:
+class TailScanner(StateOfAttributes):
     """Looks for exact tails in one channel. Pull based: call `scan` when the text has reached
     `due`.
     """
@@ -240,6 +239,7 @@ class TailScanner:
         "_sure",
         "due",
     )
+    STATE = ("_floor", "_sample", "_period", "_start", "_checked", "_needed", "_sure", "due")
 
     def __init__(self, rule: TailRule, fences: Fences, *, data: bool = False) -> None:
         self._rule = rule
@@ -434,20 +434,6 @@ class TailScanner:
             end=end,
             offsets=shown,
         )
-
-    def snapshot(self) -> dict[str, Any]:
-        """Positions only; the text is its owner's."""
-        return {
-            "floor": self._floor,
-            "sample": self._sample,
-            "due": self.due,
-            "run": [self._period, self._start, self._checked, self._needed, self._sure],
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `snapshot`."""
-        self._floor, self._sample, self.due = int(state["floor"]), int(state["sample"]), int(state["due"])
-        self._period, self._start, self._checked, self._needed, self._sure = (int(number) for number in state["run"])
 
 
 def _is_blob(before: str) -> bool:
