@@ -10,43 +10,47 @@ and other dataclasses. Dataclasses that are not frozen are copied, with everythi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, ClassVar, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
-_SHARED = (str, int, float, tuple, NoneType)
-"""Values that nobody can change."""
+Copy: TypeAlias = Callable[[Any], Any]
 
 
-def copied(value: T) -> T:
-    """`value`, so that changes of one are not seen in the other. The items of a list are of one
-    kind, and so are the values of a dict.
-    """
-    made: Any = value
-    kind: type = type(value)
-    match value:
-        case list():
-            made = value[:] if _is_shared(value[:1]) else [copied(item) for item in value]
-        case dict():
-            some = next(iter(value.values()), None)
-            made = dict(value) if _is_shared([some]) else {key: copied(item) for key, item in value.items()}
-        case _ if not _is_shared([value]):
-            made = kind(*[copied(getattr(value, name)) for name in _names(kind)])
-        case _:
-            pass
-    return cast("T", made)
-
-
-def _is_shared(values: list[Any]) -> bool:
-    return all(isinstance(value, _SHARED) or value.__dataclass_params__.frozen for value in values)
+def copied(state: T) -> T:
+    """`state`, so that changes of one are not seen in the other."""
+    kind: type = type(state)
+    values = [
+        getattr(state, name) if copy is None else copy(getattr(state, name)) for name, copy in _copies(kind).items()
+    ]
+    return cast("T", kind(*values))
 
 
 @cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _copies(cls: Any) -> dict[str, Copy | None]:
+    """How each field of a dataclass is copied. `None`: nobody can change its value."""
+    return {name: _copy(hint) for name, hint in _kinds(cls).items()}
+
+
+def _copy(hint: Any) -> Copy | None:
+    origin, inner = get_origin(hint), [_copy(one) for one in get_args(hint) if one not in {NoneType, Ellipsis}]
+    if origin is None:
+        return copied if dataclasses.is_dataclass(hint) and not _is_frozen(hint) else None
+    if origin not in {list, dict}:
+        return None
+    copy = inner[-1]
+    if copy is None:
+        return cast("Copy", origin)
+    if origin is list:
+        return lambda value: [copy(item) for item in value]
+    return lambda value: {key: copy(item) for key, item in value.items()}
+
+
+def _is_frozen(cls: Any) -> bool:
+    return bool(cls.__dataclass_params__.frozen)
 
 
 def to_json(value: object) -> Any:
@@ -55,8 +59,9 @@ def to_json(value: object) -> Any:
         return [to_json(item) for item in value]
     if isinstance(value, dict):
         return {str(key): to_json(item) for key, item in value.items()}
-    kind: type = type(value)
-    return [to_json(getattr(value, name)) for name in _names(kind)] if dataclasses.is_dataclass(kind) else value
+    if dataclasses.is_dataclass(value):
+        return [to_json(getattr(value, field.name)) for field in dataclasses.fields(value)]
+    return value
 
 
 def from_json(kind: type[T], data: Any) -> T:
@@ -94,12 +99,12 @@ class StateOfAttributes:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON data."""
-        return {name: copied(getattr(self, name)) for name in self.STATE}
+        return {name: to_json(getattr(self, name)) for name in self.STATE}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where `snapshot` was taken, with the same options."""
         for name in self.STATE:
-            setattr(self, name, copied(state[name]))
+            setattr(self, name, to_json(state[name]))
 
 
 @cache
