@@ -20,7 +20,7 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Streak:
-    key: Key = Key("", 0)
+    key: Key = field(default_factory=lambda: Key("", 0))
     offsets: list[int] = field(default_factory=list[int])
 
 
