@@ -381,7 +381,7 @@ frames = st.lists(tricky | st.sampled_from([VETO, "\n", "\\", " ", "x", COMPOSED
 @given(frames, facts_of(frames))
 def test_a_model_that_reads_the_composed_text_sees_no_heading_but_ours(summary: str, facts: PinnedFacts):
     text = compose(summary, facts, max_tokens=MUCH)
-    emptied = {name: getattr(facts, name) and "" for name in ("plan", "rules", "reference_list")}
+    emptied: dict[str, Any] = {name: getattr(facts, name) and "" for name in ("plan", "rules", "reference_list")}
     bare = compose("", replace(facts, **emptied), max_tokens=MUCH)
     found = headings(text)
     assert len(found) == len(set(found))
@@ -435,7 +435,7 @@ def fetched(number: int, text: str = "", **parts: Any) -> AssistantMessage:
 
 @pytest.mark.feature("MA-06")
 def test_references_of_results_are_kept_the_used_first_then_the_newest():
-    history = [UserMessage((Text("read"),)), *(fetched(number) for number in range(6))]
+    history: list[Message] = [UserMessage((Text("read"),)), *(fetched(number) for number in range(6))]
     history.append(fetched(9, "as https://docs.example/2 says"))
     history.append(fetched(10, is_error=True))
     facts = gathered(history)
