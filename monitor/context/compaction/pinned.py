@@ -505,7 +505,8 @@ def _shortened_before(text: str) -> tuple[str, int, str]:
 
 def fitted(facts: PinnedFacts, *, max_tokens: int) -> PinnedFacts:
     """`facts` made so small that they have at most `max_tokens`, estimated; the same object if
-    they have. References never have more than their share.
+    they have. References never have more than their share. Their list is only named where some are
+    left out.
 
     The steps are taken in this order until the facts fit. A text is cut in its middle:
 
@@ -528,7 +529,8 @@ def fitted(facts: PinnedFacts, *, max_tokens: int) -> PinnedFacts:
         if fit.fits:
             break
         step()
-    return fit.facts
+    found = fit.facts
+    return found if found.references_left_out or found.reference_list is None else replace(found, reference_list=None)
 
 
 _FIRST, _NEWEST = 0, -1

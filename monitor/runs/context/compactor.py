@@ -145,10 +145,6 @@ that part may have been the cause.
 """
 
 
-LISTED_FROM: Final = 16
-"""With as many references, a list of all of them is kept outside of the context."""
-
-
 class Compactor:
     """Keeps one run's history inside the window.
 
@@ -339,12 +335,10 @@ class Compactor:
         return await self._commit(job, proposal, goes_on, place)
 
     async def _with_reference_list(self, situation: CompactionInput) -> CompactionInput:
-        """`situation` with the list of all references of the run, where there are many."""
-        lines = list(dict.fromkeys(sources_of(self.history.originals)))
-        if len(lines) < LISTED_FROM:
-            return situation
-        known = replace(situation.facts, reference_list=await self._run.keep("\n".join(lines)))
-        return replace(situation, facts=known)
+        """`situation` with the list of all references of the run, if it has any."""
+        text = "\n".join(dict.fromkeys(sources_of(self.history.originals)))
+        kept = await self._run.keep(text) if text else None
+        return replace(situation, facts=replace(situation.facts, reference_list=kept)) if kept else situation
 
     async def _ask(self, job: CompactionJob, model: Model, request: ModelRequest) -> Turn:
         job.raise_unless_wanted()

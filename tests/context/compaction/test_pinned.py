@@ -80,6 +80,7 @@ long = st.builds(lambda text, times: text * times, words, st.integers(1, 400))
 @st.composite
 def facts_of(draw: st.DrawFn, text: st.SearchStrategy[str] = words) -> PinnedFacts:
     user_messages = tuple(draw(st.lists(text, max_size=8)))
+    references_left_out = draw(st.integers(0, 30))
     return PinnedFacts(
         user_messages=user_messages,
         left_out=draw(st.integers(0, 30)) if user_messages else 0,
@@ -96,8 +97,8 @@ def facts_of(draw: st.DrawFn, text: st.SearchStrategy[str] = words) -> PinnedFac
         ),
         notes=draw(many),
         references=draw(many),
-        references_left_out=draw(st.integers(0, 30)),
-        reference_list=draw(st.none() | text),
+        references_left_out=references_left_out,
+        reference_list=draw(st.none() | text) if references_left_out else None,
     )
 
 
