@@ -116,6 +116,10 @@ class ToolResult:
     """Seconds that the call took, without the time in which a person was asked."""
     artifact: str | None = field(default=None, compare=False)
     """Reference of the full text, where `text` is a part of it."""
+    reference: str | None = field(default=None, compare=False)
+    """Where the tool found it (an address, a path, a request), as one line. A compaction keeps it
+    in the context.
+    """
     truncated: bool = field(default=False, compare=False)
     """The tool answered more than `text` holds."""
     progress: float | None = field(default=None, compare=False)

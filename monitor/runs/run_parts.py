@@ -263,6 +263,7 @@ class RunParts:
                 at=self.core.at,
                 turns=lambda: self.core.turns,
                 facts=lambda: frontier(self.goal),
+                keep=lambda text: self.calls.kept_text(text),  # noqa: PLW0108 - the calls are made later
                 charge=self._charge_compaction,
                 record=self.session.recorder.compactions if self.session is not None else CompactionNumbers(),
             ),

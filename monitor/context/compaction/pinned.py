@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from itertools import accumulate, chain
 from typing import Any, Final, TypeAlias
 
 from monitor._util.arguments import arguments_in
@@ -69,6 +71,14 @@ class PinnedFacts:
     """Names to be used literally, newest first: names that were said, or found and then used."""
     listed: tuple[str, ...] = ()
     """Names from results that have not been used yet, newest first."""
+    references: tuple[str, ...] = ()
+    """Where results came from, a line each: those that were used again first, then the newest
+    first.
+    """
+    references_left_out: int = 0
+    """The number of references that had no room."""
+    reference_list: str | None = None
+    """How the model reads the list of all references. `None`: nobody keeps one."""
     details: CompactionDetails = field(default_factory=CompactionDetails)
     notes: tuple[str, ...] = ()
     """Texts that hooks have added."""
@@ -78,8 +88,9 @@ class PinnedFacts:
             raise ConfigError(
                 f"left_out is {self.left_out} with {len(self.user_messages)} user messages; the first one always stays"
             )
-        if self.outputs_left_out < 0:
-            raise ConfigError(f"outputs_left_out is {self.outputs_left_out}; it is a count")
+        for name in ("outputs_left_out", "references_left_out"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it is a count")
 
 
 # --- The text that stands for what was compacted: it is written from a summary and its facts, and
@@ -93,13 +104,8 @@ class PinnedFacts:
 # A field (`synthetic`) says that the monitor wrote a message. Only `recognised` asks the text,
 # for a history that was stored without the field. The same facts give the same bytes.
 
-FORM: Final = 2
-"""The number of the newest form of the text. Form 1 had headings without a mark, and did not escape
-quoted texts. It can still be read.
-"""
 HEADER: Final = (
-    f"{VETO} What came before this point, in short. (Form {FORM}: only headings that begin with {VETO} are the"
-    " monitor's.)"
+    f"{VETO} What came before this point, in short. (Form 2: only headings that begin with {VETO} are the monitor's.)"
 )
 FOOTER: Final = f"{VETO} That was what came before this point. It is a record; nothing in it is asked for anew."
 ACKNOWLEDGEMENT: Final = "I have read what came before, and go on from there."
@@ -161,28 +167,11 @@ def text_of_user(message: UserMessage) -> str:
 _EXPLAINED: Final = "What follows is kept word for word: texts of one line as they are, each other text by its length."
 
 
-@dataclass(slots=True, frozen=True)
-class _TextForm:
-    """How a composed text is written."""
-
-    header: str
-    mark: str
-    """Stands before each heading. Where the text of others has it, it gets a backslash before
+def _heading(words: str) -> str:
+    """A heading of the monitor. Where the text of others has its mark, a backslash stands before
     it.
     """
-
-    def heading(self, words: str) -> str:
-        return f"\n{self.mark}{words}"
-
-    def write(self, text: str) -> str:
-        return escaped(text) if self.mark else text
-
-    def read(self, text: str) -> str:
-        return unescaped(text) if self.mark else text
-
-
-_NEWEST_FORM: Final = _TextForm(HEADER, f"{VETO} ")
-_FORMS: Final = (_NEWEST_FORM, _TextForm(f"{VETO} What came before this point, in short.", ""))
+    return f"\n{VETO} {words}"
 
 
 def weight(text: str) -> int:
@@ -195,42 +184,49 @@ def weights(facts: PinnedFacts) -> int:
     return sum(map(weight, pieces("", facts)))
 
 
-def pieces(summary: str, facts: PinnedFacts, form: _TextForm = _NEWEST_FORM) -> Iterator[str]:
+def pieces(summary: str, facts: PinnedFacts) -> Iterator[str]:
     """The pieces of the text, in order: the summary, then each fact that is known."""
-    yield f"{form.header}\n{_titled(form, _SUMMARY, summary)}{form.heading(_EXPLAINED)}\n"
+    yield f"{HEADER}\n{_titled(_SUMMARY, summary)}{_heading(_EXPLAINED)}\n"
     if facts.user_messages:
         of = len(facts.user_messages) + facts.left_out
-        yield f"{form.heading(_SAID)}{of}\n"
+        yield f"{_heading(_SAID)}{of}\n"
         for index, text in enumerate(facts.user_messages):
-            yield user_piece(index + 1 + (facts.left_out if index else 0), text, form)
+            yield user_piece(index + 1 + (facts.left_out if index else 0), text)
             if index == 0:
                 yield left_out_piece(facts.left_out, of)
     if facts.rules is not None:
-        yield _titled(form, _RULES, facts.rules)
+        yield _titled(_RULES, facts.rules)
     if facts.plan is not None:
-        yield _titled(form, _PLAN, facts.plan)
+        yield _titled(_PLAN, facts.plan)
     if facts.emitted:
-        yield f"{form.heading(_GIVEN)}{len(facts.emitted)}\n"
-        yield from (_output_piece(name, value, form) for name, value in facts.emitted.items())
+        yield f"{_heading(_GIVEN)}{len(facts.emitted)}\n"
+        yield from (_output_piece(name, value) for name, value in facts.emitted.items())
     if facts.earlier_outputs or facts.outputs_left_out:
-        yield f"{form.heading(_GIVEN_BEFORE)}{len(facts.earlier_outputs)}, left out: {facts.outputs_left_out}\n"
-        yield from (_output_piece(name, value, form) for name, value in facts.earlier_outputs.items())
+        yield f"{_heading(_GIVEN_BEFORE)}{len(facts.earlier_outputs)}, left out: {facts.outputs_left_out}\n"
+        yield from (_output_piece(name, value) for name, value in facts.earlier_outputs.items())
+    if facts.references or facts.references_left_out:
+        yield f"{_heading(_CAME_FROM)}{len(facts.references)}, left out: {facts.references_left_out}\n"
+        yield from (f"- {_framed(line)}\n" for line in facts.references)
+    if facts.reference_list is not None:
+        yield _titled(_ALL_REFERENCES, facts.reference_list)
     for name, title in _LISTS.items():
         if entries := getattr(facts.details if name in _DETAILS else facts, name):
-            yield f"{form.heading(title)}: {len(entries)}\n"
-            yield from (f"- {_framed(entry, form)}\n" for entry in entries)
+            yield f"{_heading(title)}: {len(entries)}\n"
+            yield from (f"- {_framed(entry)}\n" for entry in entries)
     yield f"\n{FOOTER}"
 
 
-def _titled(form: _TextForm, title: str, text: str) -> str:
-    written = form.write(text)
-    return f"{form.heading(title)}{len(written)} characters:\n{written}\n"
+def _titled(title: str, text: str) -> str:
+    written = escaped(text)
+    return f"{_heading(title)}{len(written)} characters:\n{written}\n"
 
 
 _SUMMARY, _RULES, _PLAN = "Summary, ", "Rules, ", "Plan, "
 _SAID: Final = "Messages of the user: "
 _GIVEN: Final = "Outputs that were given, not to be given again: "
 _GIVEN_BEFORE: Final = "Outputs that earlier runs of the conversation gave: "
+_CAME_FROM: Final = "Where results came from, the used and the newest first: "
+_ALL_REFERENCES: Final = "Where all results came from, "
 _LISTS: Final[Mapping[str, str]] = {
     "outstanding": "Outputs that are still to be given",
     "identifiers": "Names to be used exactly as they are, newest first",
@@ -245,9 +241,9 @@ _LISTS: Final[Mapping[str, str]] = {
 _DETAILS: Final = frozenset(field.name for field in fields(CompactionDetails))
 
 
-def user_piece(number: int, text: str, form: _TextForm = _NEWEST_FORM) -> str:
+def user_piece(number: int, text: str) -> str:
     """The piece of user message `number`."""
-    return f"{number}. {_framed(text, form)}\n"
+    return f"{number}. {_framed(text)}\n"
 
 
 def left_out_piece(count: int, of: int) -> str:
@@ -255,8 +251,8 @@ def left_out_piece(count: int, of: int) -> str:
     return f"(Messages 2 to {count + 1} of {of} are left out here; they stay in the originals.)\n" if count else ""
 
 
-def _output_piece(name: str, value: str, form: _TextForm) -> str:
-    name, value = form.write(name), form.write(value)
+def _output_piece(name: str, value: str) -> str:
+    name, value = escaped(name), escaped(value)
     line = f"{name}{_IS}{value}"
     if _is_plain(name) and _is_plain(value) and line.find(_IS) == len(name) and not _LENGTHS.match(name):
         return f"- {line}\n"
@@ -268,8 +264,8 @@ _LENGTH: Final = re.compile(r"([0-9]{1,20}) characters:$", re.MULTILINE)
 _LENGTHS: Final = re.compile(r"([0-9]{1,20}) and ([0-9]{1,20}) characters:")
 
 
-def _framed(text: str, form: _TextForm) -> str:
-    written = form.write(text)
+def _framed(text: str) -> str:
+    written = escaped(text)
     return written if _is_plain(written) else f"{len(written)} characters:\n{written}"
 
 
@@ -282,30 +278,28 @@ def _is_plain(text: str) -> bool:
 
 
 def read_back(text: str) -> tuple[str, PinnedFacts] | None:
-    """The summary and the facts of a text that `compose` wrote, in this form or in form 1; `None`
-    for any other text, however similar.
+    """The summary and the facts of a text that `compose` wrote; `None` for any other text, however
+    similar.
 
     It takes linear time. The answer does not prove who wrote the text: the field `synthetic` does.
     """
-    form = next((form for form in _FORMS if text.startswith(f"{form.header}\n") and text.endswith(FOOTER)), None)
-    if form is None:
+    if not (text.startswith(f"{HEADER}\n") and text.endswith(FOOTER)):
         return None
     try:
-        summary, facts = _parsed(_FormReader(text, form))
+        summary, facts = _parsed(_Reader(text))
     except (ValueError, ConfigError):
         return None
-    return (summary, facts) if "".join(pieces(summary, facts, form)) == text else None
+    return (summary, facts) if "".join(pieces(summary, facts)) == text else None
 
 
 class _OtherText(ValueError):
     """`compose` did not write this text."""
 
 
-class _FormReader:
-    """Reads a text of one form, from its beginning."""
+class _Reader:
+    """Reads a composed text, from its beginning."""
 
-    def __init__(self, text: str, form: _TextForm) -> None:
-        self.form = form
+    def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
@@ -324,7 +318,7 @@ class _FormReader:
 
     def headed(self, title: str) -> str | None:
         """The rest of the line of the heading `title`; `None`: another heading comes next."""
-        return self.whole_line() if self.skipped(self.form.heading(title)) else None
+        return self.whole_line() if self.skipped(_heading(title)) else None
 
     def skip(self, words: str) -> None:
         if not self.skipped(words):
@@ -335,7 +329,7 @@ class _FormReader:
         begin, self._at = self._at, self._at + chars
         if self._at > len(self._text):
             raise _OtherText
-        return self.form.read(self._text[begin : self._at])
+        return unescaped(self._text[begin : self._at])
 
     def whole_line(self) -> str:
         """The rest of the line, as it is written. The reader goes past its end."""
@@ -347,7 +341,7 @@ class _FormReader:
         """A text that `_framed` wrote, and the end of its line."""
         length = self.match(_LENGTH)
         if length is None:
-            return self.form.read(self.whole_line())
+            return unescaped(self.whole_line())
         self.skip("\n")
         text = self.said(int(length[1]))
         self.skip("\n")
@@ -355,23 +349,25 @@ class _FormReader:
 
     def titled(self, title: str) -> str | None:
         """The text below the heading `title`; `None`: another heading comes next."""
-        return self.framed() if self.skipped(self.form.heading(title)) else None
+        return self.framed() if self.skipped(_heading(title)) else None
 
 
-def _parsed(text: _FormReader) -> tuple[str, PinnedFacts]:
+def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
     """The summary and the facts in `text`. They may be wrong if `compose` did not write it: so the
     caller composes them again and compares.
     """
-    text.skip(f"{text.form.header}\n")
+    text.skip(f"{HEADER}\n")
     summary = text.titled(_SUMMARY)
     if summary is None:
         raise _OtherText
-    text.skip(f"{text.form.heading(_EXPLAINED)}\n")
+    text.skip(f"{_heading(_EXPLAINED)}\n")
     user_messages, left_out = _parsed_user_messages(text)
     rules, plan = text.titled(_RULES), text.titled(_PLAN)
     emitted, _ = _parsed_outputs(text, _GIVEN)
     earlier_outputs, outputs_left_out = _parsed_outputs(text, _GIVEN_BEFORE)
-    lists = {name: _parsed_list(text, title) for name, title in _LISTS.items()}
+    references, references_left_out = _parsed_list(text, _CAME_FROM)
+    reference_list = text.titled(_ALL_REFERENCES)
+    lists = {name: _parsed_list(text, f"{title}: ")[0] for name, title in _LISTS.items()}
     return summary, PinnedFacts(
         user_messages=user_messages,
         left_out=left_out,
@@ -380,12 +376,15 @@ def _parsed(text: _FormReader) -> tuple[str, PinnedFacts]:
         outputs_left_out=outputs_left_out,
         plan=plan,
         rules=rules,
+        references=references,
+        references_left_out=references_left_out,
+        reference_list=reference_list,
         details=CompactionDetails(**{name: lists.pop(name) for name in _DETAILS}),
         **lists,
     )
 
 
-def _parsed_user_messages(text: _FormReader) -> tuple[tuple[str, ...], int]:
+def _parsed_user_messages(text: _Reader) -> tuple[tuple[str, ...], int]:
     said: list[str] = []
     left_out = 0
     if text.headed(_SAID) is not None:
@@ -400,10 +399,8 @@ def _parsed_user_messages(text: _FormReader) -> tuple[tuple[str, ...], int]:
 _NUMBER: Final = re.compile(r"[0-9]{1,9}\. |\(Messages 2 to ([0-9]{1,9}) [^(\n]*\n")
 
 
-def _parsed_outputs(text: _FormReader, title: str) -> tuple[dict[str, str], int]:
-    """The outputs below the heading `title`, and the number at the end of its line: in the second
-    list of outputs, those that are left out.
-    """
+def _parsed_outputs(text: _Reader, title: str) -> tuple[dict[str, str], int]:
+    """The outputs below the heading `title`, and the number of those that are left out."""
     counts = text.headed(title)
     outputs = {}
     while counts is not None and text.skipped("- "):
@@ -415,16 +412,22 @@ def _parsed_outputs(text: _FormReader, title: str) -> tuple[dict[str, str], int]
             text.skip("\n")
         else:
             name, _, value = text.whole_line().partition(_IS)
-            outputs[text.form.read(name)] = text.form.read(value)
-    return outputs, int(counts.rpartition(" ")[2]) if counts is not None else 0
+            outputs[unescaped(name)] = unescaped(value)
+    return outputs, _left_out(counts)
 
 
-def _parsed_list(text: _FormReader, title: str) -> tuple[str, ...]:
+def _parsed_list(text: _Reader, title: str) -> tuple[tuple[str, ...], int]:
+    """The list below the heading `title`, and the number of entries that are left out."""
+    counts = text.headed(title)
     entries: list[str] = []
-    if text.headed(f"{title}: ") is not None:
-        while text.skipped("- "):
-            entries.append(text.framed())
-    return tuple(entries)
+    while counts is not None and text.skipped("- "):
+        entries.append(text.framed())
+    return tuple(entries), _left_out(counts)
+
+
+def _left_out(counts: str | None) -> int:
+    """The number behind `left out:` at the end of a heading."""
+    return int((counts or "").partition(", left out: ")[2] or "0")
 
 
 # --- Facts that have too little room are made smaller in fixed steps, and the text says what is
@@ -439,6 +442,8 @@ SHORT_CHARS: Final = 200
 """User messages are shortened to this length before anything else, and below it last of all."""
 EMITTED_CHARS: Final = 400
 """A declared output is shortened to this; the caller has the whole value."""
+REFERENCES_SHARE: Final = 4
+"""References to sources have at most a quarter of the room of all facts."""
 LADDER: Final = (*(SHORT_CHARS << step for step in reversed(range(24))), SHORTEST_CHARS)
 """The lengths that a text can be cut to. A cut text is recognised by its length, so cutting it
 again gives the same text as cutting it once.
@@ -500,7 +505,8 @@ def _shortened_before(text: str) -> tuple[str, int, str]:
 
 def fitted(facts: PinnedFacts, *, max_tokens: int) -> PinnedFacts:
     """`facts` made so small that they have at most `max_tokens`, estimated; the same object if
-    they have.
+    they have. References never have more than their share. Their list is only named where some are
+    left out.
 
     The steps are taken in this order until the facts fit. A text is cut in its middle:
 
@@ -518,12 +524,13 @@ def fitted(facts: PinnedFacts, *, max_tokens: int) -> PinnedFacts:
     The names of this run's outputs, given and missing, always stay: where they have no room, the
     result is larger than `max_tokens`. Fitting a result again changes nothing.
     """
-    fit = _Fit(facts, 8 * max_tokens)
+    fit = _Fit(_with_references_in(facts, 8 * max_tokens // REFERENCES_SHARE), 8 * max_tokens)
     for step in _ladder(fit):
         if fit.fits:
             break
         step()
-    return fit.facts
+    found = fit.facts
+    return found if found.references_left_out or found.reference_list is None else replace(found, reference_list=None)
 
 
 _FIRST, _NEWEST = 0, -1
@@ -648,12 +655,26 @@ def _with_newest(facts: PinnedFacts, most: int) -> PinnedFacts:
     lists = {field.name: getattr(details, field.name) for field in fields(details)}
     newest = {name: entries[max(0, len(entries) - most) :] for name, entries in lists.items()}
     return replace(
-        facts,
+        _with_references(facts, most),
         identifiers=facts.identifiers[:most],
         listed=facts.listed[:most],
         notes=facts.notes[:most],
         details=CompactionDetails(**newest),
     )
+
+
+def _with_references(facts: PinnedFacts, most: int) -> PinnedFacts:
+    """`facts` with the first `most` references; the others are counted."""
+    gone = len(facts.references) - most
+    if gone <= 0:
+        return facts
+    return replace(facts, references=facts.references[:most], references_left_out=facts.references_left_out + gone)
+
+
+def _with_references_in(facts: PinnedFacts, room: int) -> PinnedFacts:
+    """`facts` with as many references as weigh at most `room`."""
+    sums = list(accumulate(weight(f"- {_framed(line)}\n") for line in facts.references))
+    return _with_references(facts, bisect_right(sums, room))
 
 
 def _with_newest_outputs(facts: PinnedFacts, too_heavy: int) -> PinnedFacts:
@@ -706,7 +727,8 @@ def gathered(
     )
     emitted = dict(_handed_over(theirs))
     details = merged(facts.details, files_of(theirs))
-    names = names_of([named(message) for message in theirs], frozenset(facts.listed))
+    in_messages = [named(message) for message in theirs]
+    names = names_of(in_messages, frozenset(facts.listed))
     said = _said_elsewhere(user_messages, details)
     used = remembered(names.used, facts.identifiers, most=MOST_IDENTIFIERS, said=said)
     return replace(
@@ -718,8 +740,39 @@ def gathered(
         listed=remembered(
             names.listed, facts.listed, most=MOST_IDENTIFIERS, said=lambda name: name in used or said(name)
         ),
+        references=_sources(theirs, in_messages, facts.references),
         details=details,
     )
+
+
+def sources_of(messages: Iterable[Message]) -> Iterator[str]:
+    """Where the results in `messages` came from, and where their texts are, a line each."""
+    for _, result in answered_calls(messages):
+        if (line := result.artifact or result.reference) and not (result.is_error or result.vetoed):
+            yield line
+
+
+def _source(line: str) -> str:
+    """The source in a line, without the reference of its text."""
+    return line.partition(" ")[2] or line
+
+
+def _sources(
+    messages: Sequence[Message], in_messages: Sequence[MessageNames], earlier: Sequence[str]
+) -> tuple[str, ...]:
+    """The references of the results in `messages` and the `earlier` ones: those that were used
+    again first. A source that was read twice has its newest line.
+    """
+    lines: dict[str, str] = {}
+    for line in chain(reversed(list(sources_of(messages))), earlier):
+        lines.setdefault(_source(line), line)
+    times = Counter(chain.from_iterable({*one.said, *one.asked} for one in in_messages))
+    known = frozenset(earlier)
+
+    def is_used(line: str) -> bool:
+        return any(times[word] > (line not in known) for word in line.split())
+
+    return tuple(sorted(lines.values(), key=is_used, reverse=True))
 
 
 def with_known(facts: PinnedFacts, known: PinnedFacts, *, again: bool) -> PinnedFacts:
@@ -743,6 +796,7 @@ def with_known(facts: PinnedFacts, known: PinnedFacts, *, again: bool) -> Pinned
         plan=known.plan or facts.plan,
         identifiers=tuple(dict.fromkeys((*known.identifiers, *facts.identifiers))),
         listed=tuple(dict.fromkeys((*known.listed, *facts.listed))),
+        reference_list=known.reference_list or facts.reference_list,
         details=merged(facts.details, known.details),
     )
 

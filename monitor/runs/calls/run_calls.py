@@ -221,6 +221,10 @@ class Calls(CallListener):
                 self._emit(SandboxWarning(self._core.at(self._now()), found.kind, found.detail))
         preflight(None, None, tuple(self._tools))
 
+    async def kept_text(self, text: str) -> str | None:
+        """Keep `text` beside the results, and say how the model reads it, if it is kept."""
+        return await self._keeper.kept_text(text) if self._keeper is not None else None
+
     async def close(self) -> None:
         """Close them, the last one first, each within `close_grace_s`. Say what came too late.
 

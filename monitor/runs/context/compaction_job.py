@@ -8,7 +8,7 @@ results are pruned after a turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -37,6 +37,10 @@ LATE_S: Final = 5.0
 OVER: Final = "the run ended before it was done"
 
 
+async def _kept_nowhere(_: str) -> None:
+    """There is no store."""
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RunServices:
     """The parts of a run that its compactor uses. The defaults are for no run."""
@@ -50,6 +54,8 @@ class RunServices:
     """The number of turns so far."""
     facts: Callable[[], PinnedFacts] = PinnedFacts
     """The outputs and the plan, which a summary must not lose."""
+    keep: Callable[[str], Awaitable[str | None]] = _kept_nowhere
+    """Keep a text outside of the context, and say how the model reads it, if anybody keeps it."""
     charge: Callable[[AskCost], None] = lambda _: None
     """Charge the run for the cost of a summary."""
     record: CompactionNumbers = field(default_factory=CompactionNumbers)

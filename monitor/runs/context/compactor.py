@@ -30,7 +30,7 @@ from monitor.context.compaction.hooks import (
     of_one_run,
     tell_after,
 )
-from monitor.context.compaction.pinned import acknowledgement, head_of_messages
+from monitor.context.compaction.pinned import acknowledgement, head_of_messages, sources_of
 from monitor.context.compaction.preset import Preset
 from monitor.context.compaction.proposal import Proposal, continue_message, propose
 from monitor.context.compaction.summarizer import Checkpoint, CompactionProgress
@@ -322,7 +322,7 @@ class Compactor:
         preset, place = job.preset, self._run.record.place()
         proposal = await propose(
             preset,
-            job.situation,
+            await self._with_reference_list(job.situation),
             model=job.model,
             ask=partial(self._ask, job),
             progress=partial(self._progressed, job),
@@ -333,6 +333,12 @@ class Compactor:
         if goes_on is not None and not await may_continue(preset.hooks, proposal.result, self._late_warnings):
             goes_on = None
         return await self._commit(job, proposal, goes_on, place)
+
+    async def _with_reference_list(self, situation: CompactionInput) -> CompactionInput:
+        """`situation` with the list of all references of the run, if it has any."""
+        text = "\n".join(dict.fromkeys(sources_of(self.history.originals)))
+        kept = await self._run.keep(text) if text else None
+        return replace(situation, facts=replace(situation.facts, reference_list=kept)) if kept else situation
 
     async def _ask(self, job: CompactionJob, model: Model, request: ModelRequest) -> Turn:
         job.raise_unless_wanted()

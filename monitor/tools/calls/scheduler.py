@@ -323,9 +323,14 @@ class Scheduler:
 
     async def _bound(self, job: CallJob) -> None:
         """Cut the result if it is too long, and keep its full text, before it is stored."""
-        if self._keeper is None or job.outcome is None or job.outcome[1].vetoed:
+        if job.outcome is None or job.outcome[1].vetoed:
             return
         state, whole = job.outcome
+        if job.reference is not None:
+            whole = replace(whole, reference=job.reference.line())
+            job.outcome = state, whole
+        if self._keeper is None:
+            return
         keep = job.entry.traits.keep
         try:
             kept = await self._keeper.kept(whole, keep=keep, status=job.status, reference=job.reference)

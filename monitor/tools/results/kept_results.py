@@ -93,6 +93,16 @@ class ResultStore:
             return self.cut(result, keep=keep, status=status, more=f"{more}; {why}" if more else why)
         return replace(result, text=text, truncated=True, full_chars=_chars(result))
 
+    async def kept_text(self, text: str) -> str | None:
+        """Keep `text`, and say how the model reads it; `None`: there is no store, or it failed."""
+        if self.store is None:
+            return None
+        try:
+            artifact = await self.store.put(text, pin=self.run or None)
+        except StoreError:
+            return None
+        return restored_by(artifact.line())
+
     async def close(self) -> None:
         """The run has ended. Its artifacts may be removed when the store needs room."""
         if self.store is not None and self.run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -80,6 +80,7 @@ long = st.builds(lambda text, times: text * times, words, st.integers(1, 400))
 @st.composite
 def facts_of(draw: st.DrawFn, text: st.SearchStrategy[str] = words) -> PinnedFacts:
     user_messages = tuple(draw(st.lists(text, max_size=8)))
+    references_left_out = draw(st.integers(0, 30))
     return PinnedFacts(
         user_messages=user_messages,
         left_out=draw(st.integers(0, 30)) if user_messages else 0,
@@ -95,6 +96,9 @@ def facts_of(draw: st.DrawFn, text: st.SearchStrategy[str] = words) -> PinnedFac
             st.builds(CompactionDetails, files_read=many, files_modified=many, artifacts=many, tool_notes=many)
         ),
         notes=draw(many),
+        references=draw(many),
+        references_left_out=references_left_out,
+        reference_list=draw(st.none() | text) if references_left_out else None,
     )
 
 
@@ -124,6 +128,7 @@ def test_fitting_twice_does_nothing_more_and_keeps_the_count_and_the_names(facts
     assert list(fit.emitted) == list(facts.emitted)
     assert len(fit.earlier_outputs) + fit.outputs_left_out == len(facts.earlier_outputs) + facts.outputs_left_out
     assert len(fit.outstanding) == len(facts.outstanding)
+    assert len(fit.references) + fit.references_left_out == len(facts.references) + facts.references_left_out
 
 
 @given(words, facts_of(), st.data())
@@ -361,104 +366,9 @@ def test_a_name_that_results_gave_before_an_earlier_compaction_is_worth_more_onc
 # --- the form before, and whose text it is
 
 
-FORM_1 = """\
-[agent-monitor] What came before this point, in short.
-
-Summary, 48 characters:
-## Goal
-[agent-monitor] Rules, 3 characters:
-abc
-
-What follows is kept word for word: texts of one line as they are, each other text by its length.
-
-Messages of the user: 5
-1. fix it
-(Messages 2 to 3 of 5 are left out here; they stay in the originals.)
-4. 34 characters:
-two
-lines
-Messages of the user: 2
-
-5. [agent-monitor] go on
-
-Rules, 23 characters:
-be [agent-monitor] kind
-
-Plan, 7 characters:
-- a
-- b
-
-Outputs that were given, not to be given again: 2
-- risk = 0.5
-- 6 and 6 characters: plan
-b = "x\\ny"
-
-Outputs that earlier runs of the conversation gave: 1, left out: 1
-- owner = "me"
-
-Outputs that are still to be given: 1
-- report: what
-
-Names to be used exactly as they are, newest first: 1
-- A_B
-
-More names that results gave, newest first: 1
-- JOB-1
-
-Files that were read: 1
-- a.py
-
-Files that were changed: 1
-- b.py
-
-Other things that were made: 1
-- https://x.org/1
-
-What became of calls: 1
-- run failed: \\[agent-monitor] x
-
-Notes: 1
-- 17 characters:
-3 characters:
-abc
-
-[agent-monitor] That was what came before this point. It is a record; nothing in it is asked for anew."""
-"""As version 0.3 wrote it."""
-
-
-def test_a_text_of_the_form_before_is_still_read_and_then_written_in_the_new_one():
-    back = read_back(FORM_1)
-    assert back is not None
-    summary, facts = back
-    assert summary == "## Goal\n[agent-monitor] Rules, 3 characters:\nabc"
-    assert facts == PinnedFacts(
-        user_messages=("fix it", "two\nlines\nMessages of the user: 2\n", "[agent-monitor] go on"),
-        left_out=2,
-        emitted={"risk": "0.5", "plan\nb": '"x\\ny"'},
-        earlier_outputs={"owner": '"me"'},
-        outputs_left_out=1,
-        outstanding=("report: what",),
-        plan="- a\n- b",
-        rules="be [agent-monitor] kind",
-        identifiers=("A_B",),
-        listed=("JOB-1",),
-        details=CompactionDetails(
-            files_read=("a.py",),
-            files_modified=("b.py",),
-            artifacts=("https://x.org/1",),
-            tool_notes=("run failed: \\[agent-monitor] x",),
-        ),
-        notes=("3 characters:\nabc",),
-    )
-    text = compose(*back, max_tokens=MUCH)
-    assert text.startswith(HEADER)
-    assert read_back(text) == back
-
-
-@given(words, facts_of())
-def test_whatever_the_form_before_said_is_read_back(summary: str, facts: PinnedFacts):
-    before = "".join(composed_text.pieces(summary, facts, composed_text._FORMS[1]))
-    assert read_back(before) == (summary, facts)
+COMPOSED = compose(
+    "## Goal", PinnedFacts(user_messages=("fix it", "now"), rules="be kind", plan="- a"), max_tokens=MUCH
+)
 
 
 def headings(text: str) -> list[str]:
@@ -466,13 +376,14 @@ def headings(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.search(r"(?<!\\)\[agent-monitor\]", line, re.IGNORECASE)]
 
 
-frames = st.lists(tricky | st.sampled_from([VETO, "\n", "\\", " ", "x", FORM_1]), max_size=6).map("".join)
+frames = st.lists(tricky | st.sampled_from([VETO, "\n", "\\", " ", "x", COMPOSED]), max_size=6).map("".join)
 
 
 @given(frames, facts_of(frames))
 def test_a_model_that_reads_the_composed_text_sees_no_heading_but_ours(summary: str, facts: PinnedFacts):
     text = compose(summary, facts, max_tokens=MUCH)
-    bare = compose("", replace(facts, plan=facts.plan and "", rules=facts.rules and ""), max_tokens=MUCH)
+    emptied: dict[str, Any] = {name: getattr(facts, name) and "" for name in ("plan", "rules", "reference_list")}
+    bare = compose("", replace(facts, **emptied), max_tokens=MUCH)
     found = headings(text)
     assert len(found) == len(set(found))
     assert [re.sub("[0-9]+", "0", line) for line in found] == [re.sub("[0-9]+", "0", line) for line in headings(bare)]
@@ -487,6 +398,8 @@ OURS = {
     "Plan, 0 characters:",
     "Outputs that were given, not to be given again: 0",
     "Outputs that earlier runs of the conversation gave: 0, left out: 0",
+    "Where results came from, the used and the newest first: 0, left out: 0",
+    "Where all results came from, 0 characters:",
     *(f"{title}: 0" for title in composed_text._LISTS.values()),
 }
 
@@ -512,3 +425,33 @@ def test_no_text_of_others_is_taken_for_the_monitors_in_a_history_that_was_store
         assert (facts.rules, facts.plan, facts.outstanding, facts.emitted) == (None, None, (), {})
         assert not any("was refused" in note for note in facts.details.tool_notes)
         assert len(facts.user_messages) == sum(isinstance(message, UserMessage) for message in given_back)
+
+
+def fetched(number: int, text: str = "", **parts: Any) -> AssistantMessage:
+    """A turn that reads page `number`."""
+    url = f"https://docs.example/{number}"
+    result = ToolResult(f"c{number}", "fetch", f"page {number}", reference=f"page {url} (about {number})", **parts)
+    return AssistantMessage((Text(text), ToolCall(f"c{number}", "fetch", {"url": url})), (result,))
+
+
+@pytest.mark.feature("MA-06")
+def test_references_of_results_are_kept_the_used_first_then_the_newest():
+    history: list[Message] = [UserMessage((Text("read"),)), *(fetched(number) for number in range(6))]
+    history.append(fetched(9, "as https://docs.example/2 says"))
+    history.append(fetched(10, is_error=True))
+    facts = gathered(history)
+    pages = [line.split()[1].rpartition("/")[2] for line in facts.references]
+    assert pages == ["2", "9", "5", "4", "3", "1", "0"]
+    later = gathered([fetched(11), fetched(3)], facts)
+    assert [line.split()[1].rpartition("/")[2] for line in later.references][:2] == ["3", "11"]
+
+
+@pytest.mark.feature("MA-06")
+def test_references_have_their_share_of_the_room_and_the_rest_is_counted():
+    lines = tuple(f"page https://docs.example/{number} (a page about something)" for number in range(500))
+    facts = PinnedFacts(user_messages=("read",), references=lines, reference_list='read_artifact(ref="ab") has all')
+    fit = fitted(facts, max_tokens=2_000)
+    assert fit.references == lines[: len(fit.references)]
+    assert len(fit.references) + fit.references_left_out == 500
+    assert 10 <= len(fit.references) <= 60
+    assert read_back(compose("s", facts, max_tokens=2_000)) == ("s", fit)
