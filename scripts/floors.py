@@ -52,8 +52,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "web": ("tests/tools/remote/test_web.py",),
     "zstd": ("tests/transcripts/test_packed.py",),
 }
-"""The tests of an extra. Extras with a server of their own (dbos, postgres, ray, redis, temporal)
-are tried by `make test` and `make engines`.
+"""The tests of an extra. Extras with a server of their own (dbos, postgres, redis, temporal)
+are tried by `make test`.
 """
 BESIDE: dict[str, tuple[str, ...]] = {
     "anthropic": ("anthropic[aiohttp]>=2.0",),

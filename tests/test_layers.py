@@ -71,7 +71,6 @@ ONLY_IN = {
     "claude_agent_sdk": ("integrations.claude_agent",),
     "crewai": ("integrations.crewai",),
     "dbos": ("integrations.dbos",),
-    "ray": ("integrations.ray",),
     "smolagents": ("integrations.smolagents",),
     "strands": ("integrations.strands",),
     "temporalio": ("integrations.temporal",),

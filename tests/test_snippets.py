@@ -33,7 +33,6 @@ AT_LEAST = {
     "litellm.md": 1,
     "openai-agents.md": 1,
     "pydantic-ai.md": 1,
-    "ray.md": 1,
     "strands.md": 1,
     "temporal.md": 1,
     "judge.md": 3,

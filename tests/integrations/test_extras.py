@@ -23,7 +23,6 @@ from monitor.errors import ConfigError, MissingExtra
         ("openai_agents", "agents", "openai-agents"),
         ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
         ("pydantic_ai_conversations", "pydantic_ai", "pydantic-ai"),
-        ("ray", "ray", "ray"),
         ("smolagents", "smolagents", "smolagents"),
         ("strands", "strands", "strands"),
         ("temporal", "temporalio", "temporal"),

@@ -19,8 +19,7 @@ def test_the_code_of_a_page_runs(
     snippet: Snippet, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     assert snippet.module is not None
-    target = "engines" if snippet.module == "ray" else "frameworks"
-    pytest.importorskip(snippet.module, reason=f"`make {target}` runs this: {snippet.module} is not installed here")
+    pytest.importorskip(snippet.module, reason=f"`make frameworks` runs this: {snippet.module} is not installed here")
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet.code, str(snippet.page), "exec"), {"__name__": "__main__"})
     asyncio.set_event_loop(None)
