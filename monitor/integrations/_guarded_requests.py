@@ -18,9 +18,17 @@ from monitor.adapters.adapter import find_adapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.parts import PendingCall, SdkAdapter
 from monitor.adapters.sdk_errors import causes
-from monitor.chunks import Chunk, TurnFinished
+from monitor.chunks import Chunk, ToolCall, TurnFinished
 from monitor.errors import ConfigError, TerminateReason
-from monitor.guard.framework_guards import GuardedAgent, GuardSource, agents_of, guard_here
+from monitor.guard.framework_guards import (
+    Answered,
+    GuardedAgent,
+    GuardSource,
+    HistoryEnd,
+    HistoryPart,
+    agents_of,
+    guard_here,
+)
 from monitor.guard.guard_streams import GuardStreams, Watched
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard, Turn
@@ -31,17 +39,6 @@ from monitor.wires.fields import finish_reason_of
 T = TypeVar("T")
 
 _BY_PROVIDER = "provider"
-
-
-@dataclass(slots=True, frozen=True)
-class Answered:
-    """A tool result, as the framework's next request shows it."""
-
-    call_id: str | None
-    result: object
-    is_error: bool = False
-    name: str | None = None
-    """The tool. It says which call is meant where the framework has changed the id, or has none."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -76,23 +73,22 @@ class GuardedRequests:
 
     def next_request(
         self,
-        results: Iterable[Answered],
+        newest_first: Iterable[HistoryPart],
         *,
         key: Hashable | None = None,
-        continues: bool = True,
         name: str = "",
+        is_one_task: bool = False,
     ) -> GuardedRequest:
         """Pass on the results of the last response's calls. Returns the next request. Raises
         `stopped` if there must be none.
 
-        `results`: those after the last response in the framework's history. A result that was
-        passed on before is left out, so a repeated request counts nothing twice. `key`,
-        `continues`, `name`: see `AgentGuards.find`.
+        `newest_first`: the parts of the framework's history. A result that was passed on before is
+        left out, so a repeated request counts nothing twice. `key`, `name`, `is_one_task`: see
+        `AgentGuards.find`.
         """
-        given = [*results]
-        ids = [(one.call_id, one.name) for one in given]
-        agent = agents_of(guard_here(self.guard)).find(key, ids, continues=continues, name=name)
-        for one in given:
+        end = HistoryEnd(newest_first)
+        agent = agents_of(guard_here(self.guard)).find(end, key, name=name, is_one_task=is_one_task)
+        for one in end.results:
             _take(agent, one)
         return GuardedRequest(agent, self.stopped, self._change(agent))
 
@@ -123,19 +119,20 @@ class GuardedRequests:
         result before the next request.
         """
         for one in results:
-            agent = agents_of(guard_here(self.guard)).answered(key, one.call_id, one.name)
+            agent = agents_of(guard_here(self.guard)).answered(key, one)
             if agent is not None:
                 _take(agent, one)
 
 
 def _take(agent: GuardedAgent, one: Answered) -> None:
     """Pass on a result, if its call has none yet. The name says which call is meant where the
-    framework has changed the id.
+    framework has changed the id. A result with neither answers all open calls.
     """
-    waiting = agent.open_calls
-    call = next((known for known in waiting if known.id == one.call_id), None)
-    call = call or next((known for known in waiting if known.name == one.name), None)
-    if call is not None:
+    meant: Sequence[ToolCall] = agent.open_calls
+    if one.call_id is not None or one.name is not None:
+        named = [call for call in meant if call.id == one.call_id] or [call for call in meant if call.name == one.name]
+        meant = named[:1]
+    for call in meant:
         agent.guard.tool_result(call, one.result, is_error=one.is_error)
 
 

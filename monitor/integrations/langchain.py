@@ -17,9 +17,8 @@ from typing import Any, Literal, TypeVar
 from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
-from monitor.guard.framework_guards import GuardSource
+from monitor.guard.framework_guards import Answered, GuardSource, HistoryPart, ModelSaid, UserSaid
 from monitor.integrations._guarded_requests import (
-    Answered,
     FrameworkAdapter,
     GuardedRequests,
     check_exit_behavior,
@@ -127,9 +126,7 @@ def _guarded_class(base: Any) -> Any:
         self: Any, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         requests: GuardedRequests = self.__pydantic_private__[place]
-        own = requests.next_request(
-            _results(messages), continues=any(isinstance(message, AIMessage) for message in messages)
-        )
+        own = requests.next_request(_history(messages))
         change = own.change
         if change.text is not None:
             messages = [*messages, HumanMessage(change.text)]
@@ -334,12 +331,16 @@ def _name_of_tool(tool: Any) -> str:
     return str(name)
 
 
-def _results(messages: Sequence[BaseMessage]) -> Iterator[Answered]:
-    """The tool results after the last response."""
+def _history(messages: Sequence[BaseMessage]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first."""
     for message in reversed(messages):
-        if isinstance(message, AIMessage):
-            return
-        if isinstance(message, ToolMessage):
-            yield Answered(
-                message.tool_call_id, message.text, is_error=message.status == "error", name=message.name or None
-            )
+        match message:
+            case AIMessage():
+                yield ModelSaid(message.text, [call["id"] for call in message.tool_calls])
+            case ToolMessage():
+                is_error, name = message.status == "error", message.name or None
+                yield Answered(message.tool_call_id, message.text, is_error=is_error, name=name)
+            case HumanMessage():
+                yield UserSaid(message.text)
+            case _:
+                pass

@@ -11,16 +11,15 @@ interrupts a read that blocks. Give the client a timeout.
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
-from monitor.guard.framework_guards import GuardSource
+from monitor.guard.framework_guards import Answered, GuardSource, HistoryPart, ModelSaid, UserSaid
 from monitor.integrations._guarded_requests import (
-    Answered,
     FrameworkAdapter,
     GuardedRequest,
     GuardedRequests,
@@ -77,32 +76,9 @@ def GuardedModel(wrapped: ModelT, guard: GuardSource) -> ModelT:  # noqa: N802 -
     model: Any = copy.copy(wrapped)
     base = model.__class__
     model.__class__ = _guarded_class(base)
-    setattr(model, place_above(base), _Agents(guard))
+    setattr(model, place_above(base), GuardedRequests(guard, Stopped))
     made: ModelT = model
     return made
-
-
-class _Agents:
-    """The calls of each agent that are open. The framework's history has no ids of calls."""
-
-    def __init__(self, guard: GuardSource) -> None:
-        self.guard = guard
-        self._requests = GuardedRequests(guard, Stopped)
-        self._open: dict[Hashable, list[str]] = {}
-
-    def next_request(self, given: Sequence[ChatMessage | dict[str, Any]]) -> tuple[Hashable, GuardedRequest]:
-        messages = [ChatMessage.from_dict(one) if isinstance(one, dict) else one for one in given]
-        # The framework has no key of a run: its instructions and its task name it.
-        asked = (message for message in messages if message.role in {MessageRole.SYSTEM, MessageRole.USER})
-        key = tuple(map(_text, asked))[:2]
-        last = messages[-1] if messages else None
-        results: list[Answered] = []
-        if last is not None and last.role == MessageRole.TOOL_RESPONSE:
-            results = [Answered(call, _text(last)) for call in self._open.pop(key, ())]
-        return key, self._requests.next_request(results, key=key)
-
-    def called(self, key: Hashable, calls: list[str]) -> None:
-        self._open[key] = calls
 
 
 @cache
@@ -118,14 +94,13 @@ def _guarded_class(base: Any) -> Any:
         tools_to_call_from: Any = None,
         **options: Any,
     ) -> Iterator[ChatMessageStreamDelta]:
-        agents: _Agents = getattr(self, place)
-        key, own = agents.next_request(messages)
+        requests: GuardedRequests = getattr(self, place)
+        own = _next(requests, messages)
         change, offered = own.change, tools_to_call_from
         if change.text is not None:
             messages = [*messages, ChatMessage(MessageRole.USER, [{"type": "text", "text": change.text}])]
         if offered:
             offered = [tool for tool in offered if change.offers(tool.name)]
-        calls: list[str] = []
 
         def opened() -> Iterator[ChatMessageStreamDelta]:
             stream: Iterator[ChatMessageStreamDelta] = base.generate_stream(
@@ -133,11 +108,7 @@ def _guarded_class(base: Any) -> Any:
             )
             return stream
 
-        for delta in own.read(opened, SmolagentsAdapter):
-            asked = getattr(delta, "tool_calls", None) or ()  # a model may yield what is no delta
-            calls += [call.id for call in asked if call.id and call.id not in calls]
-            agents.called(key, calls)
-            yield delta
+        yield from own.read(opened, SmolagentsAdapter)
 
     def generate(
         self: Any,
@@ -154,6 +125,27 @@ def _guarded_class(base: Any) -> Any:
         return answer
 
     return class_as(base, base, {"generate": generate, "generate_stream": generate_stream})
+
+
+def _next(requests: GuardedRequests, given: Sequence[ChatMessage | dict[str, Any]]) -> GuardedRequest:
+    """The next request. The framework has no key of a run: instructions and task are one."""
+    messages = [ChatMessage.from_dict(one) if isinstance(one, dict) else one for one in given]
+    asked = (message for message in messages if message.role in {MessageRole.SYSTEM, MessageRole.USER})
+    return requests.next_request(_history(messages), key=tuple(map(_text, asked))[:2], is_one_task=True)
+
+
+def _history(messages: Sequence[ChatMessage]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first. A result does not say which call it answers."""
+    for message in reversed(messages):
+        match message.role:
+            case MessageRole.ASSISTANT | MessageRole.TOOL_CALL:
+                yield ModelSaid(_text(message))
+            case MessageRole.TOOL_RESPONSE:
+                yield Answered(None, _text(message))
+            case MessageRole.USER:
+                yield UserSaid(_text(message))
+            case _:
+                pass
 
 
 class SmolagentsAdapter(FrameworkAdapter):
