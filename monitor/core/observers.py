@@ -91,7 +91,7 @@ class Observers:
         self.detectors.request(text)
 
     def new_task(self, text: str) -> None:
-        """The user asks for something else, and what was seen before is no evidence."""
+        """The user asks for something else: detectors and policy begin again."""
         self.reset()
         self.verdicts.clear()
         self.request(text)

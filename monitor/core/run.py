@@ -310,7 +310,7 @@ class RunCore(ObservedRun):
         self._look(now, waiting=False)
 
     def new_task(self, text: str, now: float) -> None:
-        """The user asks for something else. What was seen before is no evidence; counts, limits and
+        """The user asks for something else. Detectors and policy begin again; counts, limits and
         budgets go on.
         """
         if not self._counters.model_calls:
