@@ -58,7 +58,7 @@ ONLY_IN = {
     "trio": ("guard.streams", "tools.base"),
     "sniffio": ("guard.streams",),
     "google": ("adapters", "cli", "integrations.adk"),  # the demo is a client of the SDK
-    "openai": ("adapters", "integrations.openai_agents"),
+    "openai": ("adapters", "integrations.langchain", "integrations.openai_agents"),
     "anthropic": ("adapters",),
     "agent_framework": ("integrations.agent_framework",),
     "agents": ("integrations.openai_agents",),

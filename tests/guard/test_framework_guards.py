@@ -34,12 +34,10 @@ async def answer(agent: GuardedAgent, text: str, *calls: str) -> None:
     """The model of the agent answers."""
 
     async def stream() -> AsyncIterator[Chunk]:
-        for chunk in [
-            TextDelta(text),
-            *[ToolCall(id, "look", {}) for id in calls],
-            TurnFinished(monitor.FinishReason.DONE),
-        ]:
-            yield chunk
+        yield TextDelta(text)
+        for id in calls:
+            yield ToolCall(id, "look", {})
+        yield TurnFinished(monitor.FinishReason.DONE)
 
     agent.begun = True
     async with agent.guard.watch(stream()) as watched:
@@ -107,8 +105,9 @@ async def test_equal_answers_to_different_questions_are_no_loop_and_to_the_same_
     guard: monitor.Guard[Any],
 ):
     await ask(guard, *[f"Is it {number}?" for number in range(20)], said="Yes, that is what the page says about it.")
-    assert guard.stop is None
+    going_on = guard.stop
     await ask(guard, *["Go on."] * 20, said="I go on with the next page of the book.")
+    assert going_on is None
     assert guard.stop is not None
     assert guard.stop.reason is monitor.TerminateReason.LOOP_DETECTED
 
