@@ -59,16 +59,12 @@ def script(request: Any) -> list[Any]:
     return events
 
 
-COMMON: Any = {"model": "local", "api_key": SecretStr("none"), "max_retries": 0}
+COMMON: dict[str, Any] = {"model": "local", "api_key": SecretStr("none"), "max_retries": 0}
 
 
 def azure(url: str, **options: Any) -> Any:
-    where = {
-        "azure_endpoint": url.removesuffix("/v1"),
-        "azure_deployment": "local",
-        "api_version": "2025-04-01-preview",
-    }
-    return AzureChatOpenAI(**where, **COMMON, **options)
+    options["azure_endpoint"] = url.removesuffix("/v1")
+    return AzureChatOpenAI(azure_deployment="local", api_version="2025-04-01-preview", **COMMON, **options)
 
 
 MODELS: dict[str, Callable[[str], Any]] = {
