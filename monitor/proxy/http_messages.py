@@ -121,11 +121,8 @@ def keys_in(headers: Headers, query: bytes) -> Sequence[bytes]:
 
 
 def _credentials(value: bytes) -> tuple[bytes, Sequence[bytes]]:
-    """The scheme of a credential, empty if it has none, and its keys. It has one key, unless it is
-    written in a way of which nobody knows how the service reads it.
-
-    So one key is one client, with any white space, quotes and scheme: an unknown way of writing a
-    key would else have limits of its own.
+    """The scheme of a credential, empty if it has none, and its keys: one, with any white space,
+    quotes and scheme. There are several if services may read different ones.
     """
     if value.strip().startswith(_SIGNED):
         return b"", [key] if (key := value.partition(b"Credential=")[2].partition(b"/")[0].strip()) else []
@@ -140,7 +137,7 @@ _AROUND_KEY: Final = b" \t\r\n\f\v\"',;"
 
 
 def _decoded(word: bytes) -> bytes:
-    """The name and the password of the scheme `Basic`. What is not base64 stays as it is."""
+    """The name and the password of the scheme `Basic`, or the word itself if it is not base64."""
     try:
         return b64decode(word.strip(_AROUND_KEY), validate=True)
     except ValueError:

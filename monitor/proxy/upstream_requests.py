@@ -101,14 +101,13 @@ _NO_STREAMS: Final = frozenset({405, 501})
 """The statuses of a service that gives no stream. The request is then made as it came."""
 _PERHAPS_NO_STREAMS: Final = frozenset({400, 404, 422})
 """The statuses of a refusal, which names the stream if it is refused for that."""
-_REFUSAL_BYTES: Final = 4_096
 
 
 async def _gives_no_stream(opened: UpstreamAnswer) -> bool:
     """Whether the service refuses to stream. Any other refusal would come again."""
     if opened.status not in _PERHAPS_NO_STREAMS:
         return opened.status in _NO_STREAMS
-    return b"stream" in (await opened.body.beginning(_REFUSAL_BYTES)).lower()
+    return b"stream" in (await opened.body.beginning(4_096)).lower()
 
 
 _SERVER_ERROR: Final = 500
