@@ -312,6 +312,14 @@ async def newest_nodes(
 # The end of a guarded run, for frameworks that may end without an exception.
 
 
+def must_have(holder: object, name: str, package: str) -> None:
+    """Raise `ConfigError` if a name of a framework that is not public is gone."""
+    if not hasattr(holder, name):
+        raise ConfigError(
+            f"this version of {package} has no {name}, by which the guard watches it: use an older one, or the proxy"
+        )
+
+
 def check_exit_behavior(given: str) -> None:
     """Raise `ConfigError` for what is no `exit_behavior`."""
     if given not in {"end", "error"}:

@@ -25,6 +25,7 @@ from monitor.integrations._guarded_requests import (
     RequestChange,
     class_as,
     is_behind,
+    must_have,
     place_above,
     under_class,
 )
@@ -125,6 +126,7 @@ class GuardPlugin(BasePlugin):
 
         The agent is not changed, since other runs may use it: the call gets a copy.
         """
+        must_have(callback_context, "_invocation_context", "google-adk")
         context = callback_context._invocation_context  # noqa: SLF001 - a plugin has no public way to the agent
         agent = context.agent
         model = agent.canonical_model

@@ -24,6 +24,7 @@ from monitor.integrations._guarded_requests import (
     GuardedRequests,
     class_as,
     is_behind,
+    must_have,
     place_above,
 )
 from monitor.outcome import StoppedByGuard
@@ -65,6 +66,7 @@ def guarded_llm(llm: Any, guard: GuardSource) -> Any:
         )
     if llm.api != "completions":
         raise ConfigError("the guard watches chat completions of CrewAI: leave api='responses' out, or use the proxy")
+    must_have(llm, "_get_sync_client", "crewai")
     if is_behind(vars(llm), guard):
         return llm
     other: Any = llm.model_copy(update={"stream": True})

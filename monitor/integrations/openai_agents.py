@@ -22,7 +22,8 @@ try:
     from agents import AgentsException, Handoff, ModelBehaviorError, Tool, Usage
     from agents.items import ModelResponse, TResponseInputItem, TResponseStreamEvent
     from agents.models.fake_id import FAKE_RESPONSES_ID
-    from agents.models.interface import Model
+    from agents.models.interface import Model, ModelProvider
+    from agents.models.multi_provider import MultiProvider
     from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItemDoneEvent
 except ImportError:
     raise MissingExtra("openai-agents", "openai-agents") from None
@@ -35,7 +36,7 @@ except ImportError:  # of another version: agents are then told apart by their c
         return None
 
 
-__all__ = ["GuardedModel", "Stopped"]
+__all__ = ["GuardedModel", "GuardedProvider", "Stopped"]
 
 
 class Stopped(StoppedByGuard, AgentsException):
@@ -107,6 +108,24 @@ class GuardedModel(StandIn, Model, forwards=Model):
 
     async def _cleanup_on_run_end(self, owner: object) -> None:
         await self.wrapped._cleanup_on_run_end(owner)  # noqa: SLF001 - the SDK calls it on every model
+
+
+class GuardedProvider(StandIn, ModelProvider, forwards=ModelProvider):
+    """A provider of models whose responses a guard watches: for a program whose agents have several
+    models, each by its name.
+
+        config = RunConfig(model_provider=GuardedProvider(guard))
+
+    An agent whose `model` is an object asks no provider: give it a `GuardedModel`.
+    """
+
+    def __init__(self, guard: GuardSource, wrapped: ModelProvider | None = None) -> None:
+        """`wrapped`: the program's own provider; `None`: the SDK's `MultiProvider`."""
+        self._requests = GuardedRequests(guard, Stopped)
+        self.wrapped = self._without(wrapped or MultiProvider(), guard)
+
+    def get_model(self, model_name: str | None) -> Model:
+        return GuardedModel(self.wrapped.get_model(model_name), self._requests.guard)
 
 
 class AgentsAdapter(OpenAIAdapter):

@@ -22,6 +22,7 @@ from monitor.integrations._guarded_requests import (
     GuardedEvents,
     GuardedRequests,
     StandIn,
+    must_have,
     written,
 )
 from monitor.outcome import StoppedByGuard
@@ -148,6 +149,7 @@ class _StreamSource:
         """The events, from a generator: the guard looks behind a generator for what is open."""
         try:
             async with self._model.request_stream(*self._request) as self.response:
+                must_have(self.response, "_event_iterator", "pydantic-ai-slim")
                 async for event in self.response:
                     yield event
         except (AssertionError, NotImplementedError):  # it cannot stream, as a `FunctionModel` without a stream
