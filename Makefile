@@ -144,7 +144,7 @@ $(READY_SITE): | $(BIN)/python
 	@touch $@
 
 $(READY_APART): pyproject.toml | $(BIN)/python
-	@echo "Installing Google ADK, LiteLLM, Strands and others into $(APART) (the first time takes a minute or two)"
+	@echo "Installing Google ADK, Strands and others into $(APART) (the first time takes a minute or two)"
 	@$(BIN)/python -m venv $(APART)
 	@$(APART)/bin/python -m pip --disable-pip-version-check install -qq -e '.[frameworks]'
 	@touch $@

@@ -25,7 +25,6 @@ FRAMEWORKS = {
     "strands": "Strands",
     "agent-framework": "Agent Framework",
     "crewai": "CrewAI",
-    "smolagents": "smolagents",
 }
 CELLS = (
     *("plain", "streaming", "structured", "tools", "sub-agent", "two sub-agents at once", "graph or team", "hand-off"),
@@ -47,15 +46,11 @@ TEAMS = {
 }
 """For a cell, the programs of `tests/integrations/teams` that are it."""
 _CREW = "test_a_good_team_gives_the_same_with_the_guard_as_without"
-_MANAGED = "test_managed_agents_give_the_same_with_the_guard_as_without"
 OWN = {
     ("crewai", "sub-agent"): _CREW,
     ("crewai", "two sub-agents at once"): _CREW,
     ("crewai", "graph or team"): _CREW,
     ("crewai", "looping model"): "test_a_chant_is_cut_is_not_retried_and_the_server_sees_the_client_leave",
-    ("smolagents", "sub-agent"): _MANAGED,
-    ("smolagents", "two sub-agents at once"): _MANAGED,
-    ("smolagents", "looping model"): "test_a_chant_is_cut_and_the_server_sees_the_client_leave",
 }
 """Cells that a framework's own tests fill, `tests/integrations/test_<framework>.py`."""
 
@@ -66,21 +61,14 @@ NONE = {
     ("openai-agents", "graph or team"): "several agents are tools or hand-offs",
     ("autogen", "approval"): "it asks nobody before a tool",
     ("crewai", "approval"): "it asks nobody before a tool",
-    ("smolagents", "approval"): "it asks nobody before a tool",
     ("adk", "resume"): "an invocation is run to its end",
     ("strands", "resume"): "an agent is run to its end, or asks a person",
     ("agent-framework", "resume"): "an agent is run to its end, or asks a person",
     ("crewai", "chat"): "a crew has tasks, and no chat",
     ("crewai", "resume"): "a crew is run to its end",
-    ("smolagents", "chat"): "a run with `reset=False` goes on behind `final_answer`, as one task",
-    ("smolagents", "resume"): "it is run to its end",
     ("agent-framework", "hand-off"): "hand-offs stand in a package of their own",
     ("crewai", "hand-off"): "an agent delegates, which is a sub-agent",
     ("crewai", "cancellation"): "a cancelled crew goes on, without a guard too",
-    ("smolagents", "structured"): "an answer is the argument of `final_answer`, without a declared form",
-    ("smolagents", "graph or team"): "several agents are managed by one, as sub-agents",
-    ("smolagents", "hand-off"): "a managed agent answers its manager",
-    ("smolagents", "cancellation"): "it is synchronous",
 }
 """Programs that a framework does not have, with the reason."""
 

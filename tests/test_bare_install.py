@@ -18,9 +18,9 @@ FRONT: ModuleType = monitor
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 EXTRAS = [
-    *("agent_framework", "agents", "anthropic", "autogen_agentchat", "autogen_core", "claude_agent_sdk", "crewai"),
-    *("dbos", "google", "httpx2", "langchain", "smolagents"),
-    *("langchain_core", "litellm", "mcp", "openai", "opentelemetry", "psycopg", "pydantic_ai", "redis"),
+    *("agent_framework", "agents", "anthropic", "autogen_agentchat", "autogen_core", "crewai"),
+    *("dbos", "google", "httpx2", "langchain"),
+    *("langchain_core", "mcp", "openai", "opentelemetry", "psycopg", "pydantic_ai", "redis"),
     *("rich", "strands", "temporalio", "tree_sitter", "tree_sitter_bash", "typer", "uvicorn", "zstandard"),
 ]
 """The modules that extras bring."""

@@ -18,7 +18,7 @@ from monitor.adapters.adapter import find_adapter
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.parts import PendingCall, SdkAdapter
 from monitor.adapters.sdk_errors import causes
-from monitor.chunks import Chunk, ToolCall, TurnFinished
+from monitor.chunks import Chunk, TurnFinished
 from monitor.errors import ConfigError, TerminateReason
 from monitor.guard.framework_guards import (
     Answered,
@@ -126,13 +126,12 @@ class GuardedRequests:
 
 def _take(agent: GuardedAgent, one: Answered) -> None:
     """Pass on a result, if its call has none yet. The name says which call is meant where the
-    framework has changed the id. A result with neither answers all open calls.
+    framework has changed the id.
     """
-    meant: Sequence[ToolCall] = agent.open_calls
-    if one.call_id is not None or one.name is not None:
-        named = [call for call in meant if call.id == one.call_id] or [call for call in meant if call.name == one.name]
-        meant = named[:1]
-    for call in meant:
+    waiting = agent.open_calls
+    call = next((known for known in waiting if known.id == one.call_id), None)
+    call = call or next((known for known in waiting if known.name == one.name), None)
+    if call is not None:
         agent.guard.tool_result(call, one.result, is_error=one.is_error)
 
 

@@ -119,9 +119,8 @@ class GuardedModel(StandIn, WrapperModel, forwards=Model):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None,
     ) -> tuple[_StreamSource, GuardedEvents[said.ModelResponseStreamEvent]]:
-        own = self._requests.next_request(
-            _history(messages), key=_run_of(messages), name=_name_of_agent(), is_one_task=True
-        )
+        run = getattr(messages[-1], "run_id", None) if messages else None
+        own = self._requests.next_request(_history(messages), key=run, name=_name_of_agent(), is_one_task=True)
         change = own.change
         if change.text is not None:
             messages = [*messages, said.ModelRequest(parts=[said.UserPromptPart(change.text)])]
@@ -253,11 +252,6 @@ class PydanticAIAdapter(FrameworkAdapter):
 
 def _arguments(args: Any) -> Any:
     return arguments_of(args) if isinstance(args, str) else args or {}
-
-
-def _run_of(messages: Sequence[said.ModelMessage]) -> str | None:
-    """The framework's own id of the run that makes a request."""
-    return getattr(messages[-1], "run_id", None) if messages else None
 
 
 def _name_of_agent() -> str:

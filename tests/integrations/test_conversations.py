@@ -17,7 +17,7 @@ ALL = DRIVERS | OF_SCENES
 PROGRAMS = {
     "batch": (
         *("pydantic-ai", "openai-agents", "langchain", "autogen", "adk", "strands"),
-        *("agent-framework", "crewai", "smolagents"),
+        *("agent-framework", "crewai"),
     ),
     "chat": ("pydantic-ai", "openai-agents", "langchain", "autogen", "adk", "strands", "agent-framework"),
     "approval": ("pydantic-ai", "openai-agents", "langchain", "adk", "strands", "agent-framework"),
@@ -55,8 +55,6 @@ def _loaded(framework: str, program: str) -> Callable[..., Any]:
 
 def _answers(framework: str) -> Any:
     wire = ALL[framework].wire
-    if framework == "smolagents":
-        return lambda _: wire.calls("final_answer", {"answer": ANSWER}, "call_final")
     return lambda _: wire.says(*ANSWER.split("|"))
 
 

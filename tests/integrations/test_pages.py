@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from scripts.snippets import PAGES, Snippet, snippets
-from tests.integrations.drivers import ADK, LITELLM
+from tests.integrations.drivers import ADK
 
 SNIPPETS = [one for page in PAGES for one in snippets(page) if one.module is not None]
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda one: one.name)
-@pytest.mark.filterwarnings(*[f"ignore{one}" for one in (*ADK.warnings, *LITELLM.warnings)])
+@pytest.mark.filterwarnings(*[f"ignore{one}" for one in ADK.warnings])
 def test_the_code_of_a_page_runs(
     snippet: Snippet, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

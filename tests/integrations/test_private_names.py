@@ -1,5 +1,5 @@
 """The names of others that are not public, and on which an integration depends: each is looked for
-in the package that is installed. If one is gone, this test says which integration needs another way.
+in the package that is installed. If one is gone, this test says what needs another way.
 """
 
 from __future__ import annotations
