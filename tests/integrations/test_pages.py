@@ -14,7 +14,7 @@ SNIPPETS = [one for page in PAGES for one in snippets(page) if one.module is not
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda one: one.name)
-@pytest.mark.filterwarnings(*[f"ignore{one}" for one in ADK.warnings])
+@pytest.mark.filterwarnings(*[f"ignore{one}" for one in (*ADK.warnings, "::DeprecationWarning")])
 def test_the_code_of_a_page_runs(
     snippet: Snippet, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
