@@ -292,8 +292,9 @@ async def _whole(
     base: Any, model: Any, own: _Asked, stop: Any, options: dict[str, Any]
 ) -> AsyncIterator[ChatGenerationChunk]:
     """The answer of a model that cannot stream, as one chunk. It is kept in `own`."""
-    own.whole = await base._agenerate(model, own.messages, stop, None, **options)  # noqa: SLF001 - as above
-    for one in own.whole.generations[:1]:
+    result: ChatResult = await base._agenerate(model, own.messages, stop, None, **options)  # noqa: SLF001 - as above
+    own.whole = result
+    for one in result.generations[:1]:
         fields = {**one.message.model_dump(), "type": "AIMessageChunk"}
         calls: list[Any] = fields.get("tool_calls") or []
         fields["tool_call_chunks"] = [

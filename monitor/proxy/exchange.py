@@ -62,9 +62,9 @@ def nudged(form: Form, body: bytes, text: str) -> bytes:
     """The request with `text` as the last words of the user. Raises `ValueError` if it has no place
     for them.
     """
-    request = json.loads(body)
+    request: Any = json.loads(body)
     name = HISTORY[form]
-    records = request.get(name) if isinstance(request, dict) else None
+    records: Any = request.get(name) if isinstance(request, dict) else None
     if isinstance(records, str) and form == "openai-responses":
         records = request[name] = [{"role": "user", "content": records}]
     if not isinstance(records, list):

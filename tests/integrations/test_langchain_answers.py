@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -59,21 +60,28 @@ def script(request: Any) -> list[Any]:
     return events
 
 
-COMMON: dict[str, Any] = {"model": "local", "api_key": SecretStr("none"), "max_retries": 0}
+TIMEOUTS = itertools.count(60)
+
+
+def common() -> dict[str, Any]:
+    """The options of all models. LangChain keeps a client for each address and timeout, also a
+    closed one.
+    """
+    return {"model": "local", "api_key": SecretStr("none"), "max_retries": 0, "timeout": next(TIMEOUTS)}
 
 
 def azure(url: str, **options: Any) -> Any:
     options["azure_endpoint"] = url.removesuffix("/v1")
-    return AzureChatOpenAI(azure_deployment="local", api_version="2025-04-01-preview", **COMMON, **options)
+    return AzureChatOpenAI(azure_deployment="local", api_version="2025-04-01-preview", **common(), **options)
 
 
 MODELS: dict[str, Callable[[str], Any]] = {
-    "chat": lambda url: ChatOpenAI(base_url=url, **COMMON),
-    "chat without usage in streams": lambda url: ChatOpenAI(base_url=url, stream_usage=False, **COMMON),
-    "chat with headers": lambda url: ChatOpenAI(base_url=url, include_response_headers=True, **COMMON),
-    "responses": lambda url: ChatOpenAI(base_url=url, use_responses_api=True, **COMMON),
-    "responses v0": lambda url: ChatOpenAI(base_url=url, use_responses_api=True, output_version="v0", **COMMON),
-    "responses v1": lambda url: ChatOpenAI(base_url=url, use_responses_api=True, output_version="v1", **COMMON),
+    "chat": lambda url: ChatOpenAI(base_url=url, **common()),
+    "chat without usage in streams": lambda url: ChatOpenAI(base_url=url, stream_usage=False, **common()),
+    "chat with headers": lambda url: ChatOpenAI(base_url=url, include_response_headers=True, **common()),
+    "responses": lambda url: ChatOpenAI(base_url=url, use_responses_api=True, **common()),
+    "responses v0": lambda url: ChatOpenAI(base_url=url, use_responses_api=True, output_version="v0", **common()),
+    "responses v1": lambda url: ChatOpenAI(base_url=url, use_responses_api=True, output_version="v1", **common()),
     "azure": azure,
     "azure responses": lambda url: azure(url, use_responses_api=True),
     "fake": lambda _: FakeListChatModel(responses=[json.dumps(GIVEN)]),
