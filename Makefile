@@ -11,8 +11,6 @@ VENV_LIVE := .venv-live
 READY_LIVE := $(VENV_LIVE)/.ready
 APART := .venvs/frameworks
 READY_APART := $(APART)/.ready
-ENGINES := .venvs/engines
-READY_ENGINES := $(ENGINES)/.ready
 SITE := .venvs/docs
 READY_SITE := $(SITE)/.ready
 LITELLM := .venvs/litellm
@@ -26,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile
 # would compile the whole package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test frameworks engines docs litellm check check-lint check-format check-types check-mypy \
+.PHONY: help run test frameworks docs litellm check check-lint check-format check-types check-mypy \
     check-pyright check-layers check-words check-bench format size features bench live clean
 
 help: ## say what there is
@@ -44,9 +42,6 @@ test: $(READY) ## run the tests; a row of fixtures/features.tsv without a passin
 
 frameworks: $(READY_APART) ## run the tests of the frameworks that need older SDKs, in an environment of their own
 	@$(APART)/bin/python -m pytest -q -n auto tests/integrations
-
-engines: $(READY_ENGINES) ## run the tests of the engines that are large, in an environment of their own
-	@$(ENGINES)/bin/python -m pytest -q --timeout 180 tests/integrations/test_ray.py tests/integrations/test_pages.py
 
 docs: $(READY_SITE) ## build the documentation as a site into build/site; a link that leads nowhere fails
 	@$(SITE)/bin/python scripts/commands.py && $(SITE)/bin/zensical build --clean --strict && echo "open build/site/index.html"
@@ -149,15 +144,9 @@ $(READY_SITE): | $(BIN)/python
 	@touch $@
 
 $(READY_APART): pyproject.toml | $(BIN)/python
-	@echo "Installing Google ADK, LiteLLM, Strands and others into $(APART) (the first time takes a minute or two)"
+	@echo "Installing Google ADK, Strands and others into $(APART) (the first time takes a minute or two)"
 	@$(BIN)/python -m venv $(APART)
 	@$(APART)/bin/python -m pip --disable-pip-version-check install -qq -e '.[frameworks]'
-	@touch $@
-
-$(READY_ENGINES): pyproject.toml | $(BIN)/python
-	@echo "Installing Ray into $(ENGINES) (the first time takes a minute)"
-	@$(BIN)/python -m venv $(ENGINES)
-	@$(ENGINES)/bin/python -m pip --disable-pip-version-check install -qq -e '.[engines]'
 	@touch $@
 
 $(READY_LITELLM): | $(BIN)/python

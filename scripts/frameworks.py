@@ -25,12 +25,19 @@ FRAMEWORKS = {
     "strands": "Strands",
     "agent-framework": "Agent Framework",
     "crewai": "CrewAI",
-    "smolagents": "smolagents",
 }
 CELLS = (
     *("plain", "streaming", "structured", "tools", "sub-agent", "two sub-agents at once", "graph or team", "hand-off"),
     *("kept agent, four runs at once", "early break", "cancellation", "failing tool", "looping model"),
+    *("batch", "chat", "approval", "resume"),
 )
+CONVERSATIONS = {
+    "batch": "test_equal_answers_to_different_questions_are_no_loop",
+    "chat": "test_equal_answers_to_different_questions_are_no_loop",
+    "approval": "test_a_run_that_goes_on_is_the_same_run_and_its_results_are_seen",
+    "resume": "test_a_run_that_goes_on_is_the_same_run_and_its_results_are_seen",
+}
+"""The tests of the programs in `tests/integrations/test_conversations.py`."""
 TEAMS = {
     "sub-agent": {"boss", "as_tool"},
     "two sub-agents at once": {"boss", "gathered", "parallel"},
@@ -39,15 +46,11 @@ TEAMS = {
 }
 """For a cell, the programs of `tests/integrations/teams` that are it."""
 _CREW = "test_a_good_team_gives_the_same_with_the_guard_as_without"
-_MANAGED = "test_managed_agents_give_the_same_with_the_guard_as_without"
 OWN = {
     ("crewai", "sub-agent"): _CREW,
     ("crewai", "two sub-agents at once"): _CREW,
     ("crewai", "graph or team"): _CREW,
     ("crewai", "looping model"): "test_a_chant_is_cut_is_not_retried_and_the_server_sees_the_client_leave",
-    ("smolagents", "sub-agent"): _MANAGED,
-    ("smolagents", "two sub-agents at once"): _MANAGED,
-    ("smolagents", "looping model"): "test_a_chant_is_cut_and_the_server_sees_the_client_leave",
 }
 """Cells that a framework's own tests fill, `tests/integrations/test_<framework>.py`."""
 
@@ -56,13 +59,16 @@ NONE = {
     ("pydantic-ai", "graph or team"): "its graphs call no models by themselves",
     ("pydantic-ai", "hand-off"): "an agent calls another as a tool, or the program calls it next",
     ("openai-agents", "graph or team"): "several agents are tools or hand-offs",
+    ("autogen", "approval"): "it asks nobody before a tool",
+    ("crewai", "approval"): "it asks nobody before a tool",
+    ("adk", "resume"): "an invocation is run to its end",
+    ("strands", "resume"): "an agent is run to its end, or asks a person",
+    ("agent-framework", "resume"): "an agent is run to its end, or asks a person",
+    ("crewai", "chat"): "a crew has tasks, and no chat",
+    ("crewai", "resume"): "a crew is run to its end",
     ("agent-framework", "hand-off"): "hand-offs stand in a package of their own",
     ("crewai", "hand-off"): "an agent delegates, which is a sub-agent",
     ("crewai", "cancellation"): "a cancelled crew goes on, without a guard too",
-    ("smolagents", "structured"): "an answer is the argument of `final_answer`, without a declared form",
-    ("smolagents", "graph or team"): "several agents are managed by one, as sub-agents",
-    ("smolagents", "hand-off"): "a managed agent answers its manager",
-    ("smolagents", "cancellation"): "it is synchronous",
 }
 """Programs that a framework does not have, with the reason."""
 
@@ -72,6 +78,8 @@ def tested() -> dict[tuple[str, str], str]:
     found = {(framework, cell): test for (framework, cell), test in OWN.items() if test in _tests_of(framework)}
     programs = _named(TESTS / "test_teams.py", "PROGRAMS")
     drivers = _named(TESTS / "drivers.py", "DRIVERS")
+    for cell, frameworks in _named(TESTS / "test_conversations.py", "PROGRAMS").items():
+        found |= {(framework, cell): CONVERSATIONS[cell] for framework in frameworks}
     for framework in FRAMEWORKS:
         for cell, names in TEAMS.items():
             if names & set(programs.get(framework, ())):

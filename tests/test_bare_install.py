@@ -18,9 +18,9 @@ FRONT: ModuleType = monitor
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 EXTRAS = [
-    *("agent_framework", "agents", "anthropic", "autogen_agentchat", "autogen_core", "claude_agent_sdk", "crewai"),
-    *("dbos", "google", "httpx2", "langchain", "smolagents"),
-    *("langchain_core", "litellm", "mcp", "openai", "opentelemetry", "psycopg", "pydantic_ai", "ray", "redis"),
+    *("agent_framework", "agents", "anthropic", "autogen_agentchat", "autogen_core", "crewai"),
+    *("dbos", "google", "httpx2", "langchain"),
+    *("langchain_core", "mcp", "openai", "opentelemetry", "psycopg", "pydantic_ai", "redis"),
     *("rich", "strands", "temporalio", "tree_sitter", "tree_sitter_bash", "typer", "uvicorn", "zstandard"),
 ]
 """The modules that extras bring."""
@@ -101,7 +101,7 @@ def test_every_extra_is_blocked_here():
         "tree-sitter": "tree_sitter",
         "tree-sitter-bash": "tree_sitter_bash",
     }
-    of_users = [lines for extra, lines in optional.items() if extra not in {"test", "frameworks", "engines", "docs"}]
+    of_users = [lines for extra, lines in optional.items() if extra not in {"test", "frameworks", "docs"}]
     wanted = {name_of(line) for lines in of_users for line in lines} - {"agent-monitor"}
     assert {own.get(name, name.replace("-", "_")) for name in wanted} <= set(EXTRAS)
 

@@ -26,7 +26,7 @@ def test_an_extra_has_lower_bounds_and_tests_that_are_there(extra: str):
 def test_it_says_which_versions_were_tried():
     listed = [
         {"name": "openai", "version": "2.54.0"},
-        {"name": "litellm", "version": "1.106.2"},
+        {"name": "crewai", "version": "1.15.28"},
         {"name": "pip", "version": "1"},
     ]
-    assert floors.versions("litellm", json.dumps(listed)) == "litellm 1.106.2, openai 2.54.0"
+    assert floors.versions("crewai", json.dumps(listed)) == "crewai 1.15.28, openai 2.54.0"

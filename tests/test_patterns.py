@@ -70,7 +70,7 @@ def modules() -> dict[str, ModuleType]:
     return loaded
 
 
-NOT_IN_TEST = {"adk", "agent-framework", "claude-agent", "crewai", "litellm", "ray", "smolagents", "strands"}
+NOT_IN_TEST = {"adk", "agent-framework", "crewai", "strands"}
 """Extras that have environments of their own."""
 
 

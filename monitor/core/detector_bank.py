@@ -91,6 +91,7 @@ class DetectorBank:
 
     def reset(self) -> None:
         """A new run begins, of which nothing is known."""
+        self._requests = ()
         for detector in self._all:
             try:
                 detector.reset()

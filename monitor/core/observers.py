@@ -90,6 +90,12 @@ class Observers:
         self.judges.request(text)
         self.detectors.request(text)
 
+    def new_task(self, text: str) -> None:
+        """The user asks for something else: detectors and policy begin again."""
+        self.reset()
+        self.verdicts.clear()
+        self.request(text)
+
     def hear(self, message: SteerMessage, turn: int, *, is_progress: bool) -> None:
         """A message to the run. `is_progress`: a person has said something new."""
         self.judges.add_warning(turn, message.text)

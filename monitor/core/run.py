@@ -309,6 +309,19 @@ class RunCore(ObservedRun):
         self._emit(events.LastTurnStarted(self.at(now), cause.reason, last.seconds, last.tools))
         self._look(now, waiting=False)
 
+    def new_task(self, text: str, now: float) -> None:
+        """The user asks for something else. Detectors and policy begin again; counts, limits and
+        budgets go on.
+        """
+        if not self._counters.model_calls:
+            self.request(text, now)
+            return
+        self._weigh(now)
+        self._last = None
+        self._running = self._another_turn({"text": 0, "reasoning": 0}, now)
+        self._counters.errors.add(is_error=False)
+        self._tell(partial(self._observers.new_task, text), now)
+
     def first_chunk(self, now: float) -> None:
         """The stream delivered its first object."""
         running = self._running

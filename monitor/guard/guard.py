@@ -351,6 +351,11 @@ class Guard(Generic[OutputT]):
         return tuple(self._core.open_calls)
 
     @property
+    def turn(self) -> Turn | None:
+        """The newest turn that has ended. `None`: there is none."""
+        return self._core.turn
+
+    @property
     def stop(self) -> Stop | None:
         """Why the run ends. `None`: that is not decided."""
         return self._core.decided
@@ -538,6 +543,14 @@ class Guard(Generic[OutputT]):
             vetoed=vetoed,
             progress=progress,
         )
+
+    def new_task(self, text: str) -> None:
+        """The user asks for something else in the same run: the next question of a chat or of a
+        batch. Detectors and policy begin again, because equal answers to different questions are no
+        loop. Turns, limits and budgets go on. `text`: the user's request.
+        """
+        self._must_have_begun()
+        self._core.new_task(text, self._clock.now())
 
     def _owner_of(self, call: object) -> Guard[Any]:
         """The agent whose model has made `call`: this one, unless only a child has it open."""

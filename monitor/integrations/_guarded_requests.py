@@ -20,7 +20,15 @@ from monitor.adapters.parts import PendingCall, SdkAdapter
 from monitor.adapters.sdk_errors import causes
 from monitor.chunks import Chunk, TurnFinished
 from monitor.errors import ConfigError, TerminateReason
-from monitor.guard.framework_guards import GuardedAgent, GuardSource, agents_of, guard_here
+from monitor.guard.framework_guards import (
+    Answered,
+    GuardedAgent,
+    GuardSource,
+    HistoryEnd,
+    HistoryPart,
+    agents_of,
+    guard_here,
+)
 from monitor.guard.guard_streams import GuardStreams, Watched
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard, Turn
@@ -31,17 +39,6 @@ from monitor.wires.fields import finish_reason_of
 T = TypeVar("T")
 
 _BY_PROVIDER = "provider"
-
-
-@dataclass(slots=True, frozen=True)
-class Answered:
-    """A tool result, as the framework's next request shows it."""
-
-    call_id: str | None
-    result: object
-    is_error: bool = False
-    name: str | None = None
-    """The tool. It says which call is meant where the framework has changed the id, or has none."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -76,23 +73,22 @@ class GuardedRequests:
 
     def next_request(
         self,
-        results: Iterable[Answered],
+        newest_first: Iterable[HistoryPart],
         *,
         key: Hashable | None = None,
-        continues: bool = True,
         name: str = "",
+        is_one_task: bool = False,
     ) -> GuardedRequest:
         """Pass on the results of the last response's calls. Returns the next request. Raises
         `stopped` if there must be none.
 
-        `results`: those after the last response in the framework's history. A result that was
-        passed on before is left out, so a repeated request counts nothing twice. `key`,
-        `continues`, `name`: see `AgentGuards.find`.
+        `newest_first`: the parts of the framework's history. A result that was passed on before is
+        left out, so a repeated request counts nothing twice. `key`, `name`, `is_one_task`: see
+        `AgentGuards.find`.
         """
-        given = [*results]
-        ids = [(one.call_id, one.name) for one in given]
-        agent = agents_of(guard_here(self.guard)).find(key, ids, continues=continues, name=name)
-        for one in given:
+        end = HistoryEnd(newest_first)
+        agent = agents_of(guard_here(self.guard)).find(end, key, name=name, is_one_task=is_one_task)
+        for one in end.results:
             _take(agent, one)
         return GuardedRequest(agent, self.stopped, self._change(agent))
 
@@ -123,7 +119,7 @@ class GuardedRequests:
         result before the next request.
         """
         for one in results:
-            agent = agents_of(guard_here(self.guard)).answered(key, one.call_id, one.name)
+            agent = agents_of(guard_here(self.guard)).answered(key, one)
             if agent is not None:
                 _take(agent, one)
 
@@ -313,6 +309,14 @@ async def newest_nodes(
 
 # --------------------------------------------------------------------------------------------------
 # The end of a guarded run, for frameworks that may end without an exception.
+
+
+def must_have(holder: object, name: str, package: str) -> None:
+    """Raise `ConfigError` if a name of a framework that is not public is gone."""
+    if not hasattr(holder, name):
+        raise ConfigError(
+            f"this version of {package} has no {name}, by which the guard watches it: use an older one, or the proxy"
+        )
 
 
 def check_exit_behavior(given: str) -> None:

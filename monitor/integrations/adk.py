@@ -18,14 +18,14 @@ from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.parts import name_of
 from monitor.chunks import Chunk
 from monitor.errors import AdapterError, MissingExtra
-from monitor.guard.framework_guards import GuardSource
+from monitor.guard.framework_guards import Answered, GuardSource, HistoryPart, ModelSaid, UserSaid
 from monitor.integrations._guarded_requests import (
-    Answered,
     FrameworkAdapter,
     GuardedRequests,
     RequestChange,
     class_as,
     is_behind,
+    must_have,
     place_above,
     under_class,
 )
@@ -95,10 +95,7 @@ def _guarded_class(base: Any) -> Any:
         if calls.begin is not None:
             calls.begin()
         own = calls.requests.next_request(
-            _results(llm_request.contents),
-            key=calls.run,
-            continues=any(content.role == "model" for content in llm_request.contents),
-            name=calls.agent,
+            _history(llm_request.contents), key=calls.run, name=calls.agent, is_one_task=True
         )
         request = _changed(llm_request, own.change)
         events = own.watched(lambda: base.generate_content_async(self, request, stream=True), ADKAdapter)
@@ -129,6 +126,7 @@ class GuardPlugin(BasePlugin):
 
         The agent is not changed, since other runs may use it: the call gets a copy.
         """
+        must_have(callback_context, "_invocation_context", "google-adk")
         context = callback_context._invocation_context  # noqa: SLF001 - a plugin has no public way to the agent
         agent = context.agent
         model = agent.canonical_model
@@ -272,12 +270,16 @@ def _answered(call: str | None, tool: str | None, result: object) -> Answered:
     return Answered(call, result, is_error=is_error, name=tool)
 
 
-def _results(contents: Sequence[types.Content]) -> Iterator[Answered]:
-    """The tool results after the last response. ADK takes its own ids off them."""
+def _history(contents: Sequence[types.Content]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first. ADK takes its own ids off calls and results."""
     for content in reversed(contents):
+        parts = content.parts or ()
         if content.role == "model":
-            return
-        for part in content.parts or ():
-            answer = part.function_response
-            if answer is not None:
+            words = "".join(part.text for part in parts if part.text and not part.thought)
+            yield ModelSaid(words, [part.function_call.id for part in parts if part.function_call is not None])
+            continue
+        for part in reversed(parts):
+            if (answer := part.function_response) is not None:
                 yield _answered(answer.id, answer.name, answer.response)
+            elif part.text:
+                yield UserSaid(part.text)

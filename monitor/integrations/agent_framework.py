@@ -14,8 +14,8 @@ from typing import Any
 from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.guard.framework_guards import GuardSource
-from monitor.integrations._guarded_requests import Answered, FrameworkAdapter, GuardedRequests, written
+from monitor.guard.framework_guards import Answered, GuardSource, HistoryPart, ModelSaid, UserSaid
+from monitor.integrations._guarded_requests import FrameworkAdapter, GuardedRequests, written
 from monitor.outcome import StoppedByGuard
 
 try:
@@ -57,9 +57,7 @@ class GuardMiddleware(ChatMiddleware):
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """Call the model through the guard."""
         own = self._requests.next_request(
-            _results(context.messages),
-            key=context.session.session_id if context.session is not None else None,
-            continues=any(message.role == "assistant" for message in context.messages),
+            _history(context.messages), key=context.session.session_id if context.session is not None else None
         )
         change = own.change
         if change.text is not None:
@@ -142,11 +140,13 @@ def _name_of_tool(tool: Any) -> str:
     return str(getattr(tool, "name", tool))
 
 
-def _results(messages: Sequence[Message]) -> Iterator[Answered]:
-    """The tool results after the last response."""
+def _history(messages: Sequence[Message]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first."""
     for message in reversed(messages):
         if message.role == "assistant":
-            return
-        for content in message.contents:
+            yield ModelSaid(message.text, [one.call_id for one in message.contents if one.type == "function_call"])
+        elif message.role == "user":
+            yield UserSaid(message.text)
+        for content in reversed(message.contents):
             if content.type == "function_result":
                 yield Answered(content.call_id, content.result, is_error=content.exception is not None)

@@ -17,8 +17,15 @@ from monitor._util.argument_checks import signature_of
 from monitor.adapters.parts import arguments_of, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra, SourceFailed
-from monitor.guard.framework_guards import GuardSource, guard_here
-from monitor.integrations._guarded_requests import Answered, FrameworkAdapter, GuardedRequests, StandIn, last_words
+from monitor.guard.framework_guards import (
+    Answered,
+    GuardSource,
+    HistoryPart,
+    ModelSaid,
+    UserSaid,
+    guard_here,
+)
+from monitor.integrations._guarded_requests import FrameworkAdapter, GuardedRequests, StandIn, last_words
 from monitor.outcome import StoppedByGuard
 from monitor.verdicts import Stop
 from monitor.wires.fields import finish_reason_of
@@ -116,9 +123,7 @@ class GuardedClient(StandIn, ChatCompletionClient, forwards=ChatCompletionClient
     ) -> AsyncGenerator[str | CreateResult, None]:
         """The response as a stream that the guard watches."""
         try:
-            own = self._requests.next_request(
-                _results(messages), continues=any(isinstance(message, AssistantMessage) for message in messages)
-            )
+            own = self._requests.next_request(_history(messages))
         except Stopped as stopped:
             yield self._last_result(stopped, json_output)
             return
@@ -319,10 +324,17 @@ def _answered(result: FunctionExecutionResult) -> Answered:
     return Answered(result.call_id, result.content, is_error=bool(result.is_error), name=result.name)
 
 
-def _results(messages: Sequence[LLMMessage]) -> Iterator[Answered]:
-    """The tool results after the last response."""
+def _history(messages: Sequence[LLMMessage]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first. A message of another agent is not the user's."""
     for message in reversed(messages):
-        if isinstance(message, AssistantMessage):
-            return
-        if isinstance(message, FunctionExecutionResultMessage):
-            yield from map(_answered, message.content)
+        match message:
+            case AssistantMessage(content=str() as words):
+                yield ModelSaid(words)
+            case AssistantMessage(content=calls):
+                yield ModelSaid(calls=[call.id for call in calls if not isinstance(call, str)])
+            case FunctionExecutionResultMessage():
+                yield from map(_answered, reversed(message.content))
+            case UserMessage(content=content, source="user"):
+                yield UserSaid("\n".join(one for one in [content, *content] if isinstance(one, str)))
+            case _:
+                pass

@@ -18,13 +18,13 @@ from typing import Any, Self
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import ConfigError, MissingExtra
-from monitor.guard.framework_guards import GuardSource
+from monitor.guard.framework_guards import Answered, GuardSource, HistoryPart, ModelSaid, UserSaid
 from monitor.integrations._guarded_requests import (
-    Answered,
     GuardedRequest,
     GuardedRequests,
     class_as,
     is_behind,
+    must_have,
     place_above,
 )
 from monitor.outcome import StoppedByGuard
@@ -66,6 +66,7 @@ def guarded_llm(llm: Any, guard: GuardSource) -> Any:
         )
     if llm.api != "completions":
         raise ConfigError("the guard watches chat completions of CrewAI: leave api='responses' out, or use the proxy")
+    must_have(llm, "_get_sync_client", "crewai")
     if is_behind(vars(llm), guard):
         return llm
     other: Any = llm.model_copy(update={"stream": True})
@@ -151,9 +152,7 @@ class _Structured:
 def _next(requests: GuardedRequests, params: dict[str, Any]) -> GuardedRequest:
     """The next request, whose parameters are changed as the guard wants it."""
     messages = params["messages"]
-    own = requests.next_request(
-        _results(messages), key=_agent.get(), continues=any(message["role"] == "assistant" for message in messages)
-    )
+    own = requests.next_request(_history(messages), key=_agent.get())
     change = own.change
     if change.text is not None:
         params["messages"] = [*messages, {"role": "user", "content": change.text}]
@@ -165,10 +164,14 @@ def _next(requests: GuardedRequests, params: dict[str, Any]) -> GuardedRequest:
     return own
 
 
-def _results(messages: Sequence[Mapping[str, Any]]) -> Iterator[Answered]:
-    """The tool results after the last response."""
+def _history(messages: Sequence[Mapping[str, Any]]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first."""
     for message in reversed(messages):
-        if message["role"] == "assistant":
-            return
-        if message["role"] == "tool":
-            yield Answered(message.get("tool_call_id"), message.get("content"))
+        content = message.get("content")
+        match message["role"]:
+            case "assistant":
+                yield ModelSaid(str(content or ""), [call["id"] for call in message.get("tool_calls") or ()])
+            case "tool":
+                yield Answered(message.get("tool_call_id"), content)
+            case "user":
+                yield UserSaid(str(content))

@@ -9,18 +9,22 @@ for any other graph or chain.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
 
+from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, UsageReport
 from monitor.errors import AdapterError, ConfigError, MissingExtra
-from monitor.guard.framework_guards import GuardSource
+from monitor.guard.framework_guards import Answered, GuardSource, HistoryPart, ModelSaid, UserSaid
+from monitor.guard.streams.wait import PendingCancel
 from monitor.integrations._guarded_requests import (
-    Answered,
     FrameworkAdapter,
+    GuardedRequest,
     GuardedRequests,
     check_exit_behavior,
     class_as,
@@ -74,27 +78,6 @@ def _guarded(model: ModelT, requests: GuardedRequests) -> ModelT:
     return under_class(model, _guarded_class(type(model)), requests)
 
 
-_CONVERT = "_convert_chunk_to_generation_chunk"
-"""The method by which the models of `langchain_openai` read a chunk of a chat completion."""
-_OF_WHOLE = ("id", "system_fingerprint", "usage")
-_raw: ContextVar[dict[str, Any] | None] = ContextVar("langchain_raw_answer", default=None)
-"""What the chunks of a chat completion say of the whole answer, where that was asked for."""
-
-
-def _as_whole(result: ChatResult, raw: Mapping[str, Any]) -> ChatResult:
-    """`result` with the metadata that a whole chat completion has, and that LangChain does not read
-    from a stream.
-    """
-    said = {"id": raw.get("id"), "system_fingerprint": raw.get("system_fingerprint"), "token_usage": raw.get("usage")}
-    for one in result.generations:
-        one.message.response_metadata = {**said, "logprobs": None, **one.message.response_metadata}
-        one.message.additional_kwargs = {"refusal": None, **one.message.additional_kwargs}
-        known = {**(one.generation_info or {}), **one.message.response_metadata}
-        named = {name: known.get(name) for name in ("model_provider", "model_name")}
-        result.llm_output = {**said, **named, **(result.llm_output or {})}
-    return result
-
-
 @cache
 def _guarded_class(base: Any) -> Any:
     """`base`, with the methods by which it calls its service behind a guard."""
@@ -102,49 +85,43 @@ def _guarded_class(base: Any) -> Any:
     streams = base._astream is not BaseChatModel._astream or base._stream is not BaseChatModel._stream  # noqa: SLF001 - what it overrides
 
     async def _agenerate(
-        self: Any,
-        messages: list[BaseMessage],
-        stop: Any = None,
-        run_manager: Any = None,  # noqa: ARG001 - a whole answer has no callbacks for its pieces
-        **options: Any,
+        self: Any, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any
     ) -> ChatResult:
-        if options.get("stream_usage") is None and getattr(self, "stream_usage", True) is None:
-            options["stream_usage"] = True  # a whole answer has its usage, and a stream only if it is asked for
-        raw: dict[str, Any] = {}
-        token = _raw.set(raw)
-        try:
-            result = await agenerate_from_stream(_astream(self, messages, stop, **options))
-        finally:
-            _raw.reset(token)
-        return _as_whole(result, raw) if raw else result
-
-    def _convert_chunk_to_generation_chunk(self: Any, chunk: dict[str, Any], *args: Any, **options: Any) -> Any:
-        if (raw := _raw.get()) is not None:
-            raw |= {name: value for name, value in chunk.items() if name in _OF_WHOLE and value is not None}
-        return base._convert_chunk_to_generation_chunk(self, chunk, *args, **options)  # noqa: SLF001 - as below
+        own = _next(self.__pydantic_private__[place], messages, options)
+        if hasattr(self, "root_async_client"):
+            clients = _whole_answers(self.root_async_client, self.async_client, own)
+            told: ChatResult = await base._agenerate(  # noqa: SLF001 - as below
+                self.model_copy(update=clients), own.messages, stop, run_manager, **options
+            )
+            return told
+        result = await agenerate_from_stream(read(self, own, stop, None, options))
+        return own.whole or _without_numbers(result)
 
     async def _astream(
         self: Any, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        requests: GuardedRequests = self.__pydantic_private__[place]
-        own = requests.next_request(
-            _results(messages), continues=any(isinstance(message, AIMessage) for message in messages)
-        )
-        change = own.change
-        if change.text is not None:
-            messages = [*messages, HumanMessage(change.text)]
-        if options.get("tools"):
-            options["tools"] = [tool for tool in options["tools"] if change.offers(_name_of_tool(tool))]
+        own = _next(self.__pydantic_private__[place], messages, options)
+        async for chunk in read(self, own, stop, run_manager, options):
+            yield chunk
 
+    async def read(
+        model: Any, own: _Asked, stop: Any, run_manager: Any, options: dict[str, Any]
+    ) -> AsyncIterator[ChatGenerationChunk]:
         def opened() -> AsyncIterator[ChatGenerationChunk]:
             if streams:
-                stream: AsyncIterator[ChatGenerationChunk] = base._astream(self, messages, stop, run_manager, **options)  # noqa: SLF001 - a model's own stream
+                stream: AsyncIterator[ChatGenerationChunk] = base._astream(  # noqa: SLF001 - a model's own stream
+                    model, own.messages, stop, run_manager, **options
+                )
                 return stream
-            return _whole(base, self, messages, stop, options)
+            return _whole(base, model, own, stop, options)
 
-        events = own.watched(opened, LangChainAdapter)
+        events = own.request.watched(opened, LangChainAdapter)
+        pending = PendingCancel()
         try:
             async for chunk in events:
+                # On Python 3.11 `asyncio.wait_for`, by which some models read, may swallow it.
+                if (cancelled := pending.swallowed) is not None:
+                    raise cancelled
                 yield chunk
         finally:
             await events.aclose()
@@ -152,23 +129,171 @@ def _guarded_class(base: Any) -> Any:
     def refuse(*_: Any, **__: Any) -> Any:
         raise ConfigError(_ASYNC)
 
-    made: dict[str, Any] = {
-        "_agenerate": _agenerate,
-        "_astream": _astream,
-        "invoke": refuse,
-        "stream": refuse,
-        "generate": refuse,
-    }
-    if hasattr(base, _CONVERT):
-        made[_CONVERT] = _convert_chunk_to_generation_chunk
+    made = {"_agenerate": _agenerate, "_astream": _astream, "invoke": refuse, "stream": refuse, "generate": refuse}
     return class_as(base, base, made)
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A request of a model, as the guard lets it be made."""
+
+    request: GuardedRequest
+    messages: list[BaseMessage]
+    whole: ChatResult | None = None
+    """The answer of a model that cannot stream."""
+
+
+def _next(requests: GuardedRequests, messages: list[BaseMessage], options: dict[str, Any]) -> _Asked:
+    """The next request. Its tools stand in `options`, which are changed."""
+    own = requests.next_request(_history(messages))
+    if own.change.text is not None:
+        messages = [*messages, HumanMessage(own.change.text)]
+    if options.get("tools"):
+        options["tools"] = [tool for tool in options["tools"] if own.change.offers(_name_of_tool(tool))]
+    return _Asked(own, messages)
+
+
+def _without_numbers(result: ChatResult) -> ChatResult:
+    """`result` without the numbers of the pieces, which a whole answer does not have."""
+    for one in result.generations:
+        blocks: Sequence[Any] = one.message.content
+        for block in blocks:
+            if isinstance(block, dict):
+                block.pop("index", None)
+    return result
+
+
+# --------------------------------------------------------------------------------------------------
+# The models of `langchain_openai` make a result of the SDK's whole answer, each API in its own way.
+# So they get a client whose whole answers are streams that the guard has watched.
+
+
+def _whole_answers(root: Any, completions: Any, own: _Asked) -> dict[str, Any]:
+    """The clients of a model, in the place of its own ones, for one request."""
+    usage = {"stream_options": {"include_usage": True}}
+    clients: dict[str, Any] = {"async_client": _Api(completions, own.request, _completion, usage)}
+    if root is not None:
+        chat = SimpleNamespace(completions=_Api(root.chat.completions, own.request, _completion, usage))
+        responses = _Api(root.responses, own.request, _response, {})
+        clients["root_async_client"] = SimpleNamespace(chat=chat, responses=responses)
+    return clients
+
+
+class _Api:
+    """One API of the SDK's client."""
+
+    def __init__(
+        self, real: Any, request: GuardedRequest, whole_of: Callable[[Any], Any], always: Mapping[str, Any]
+    ) -> None:
+        """`whole_of`: the whole answer in the events of a stream. `always`: further parameters."""
+        self._real = real
+        self._request = request
+        self._whole_of = whole_of
+        self._always = always
+        self.with_raw_response = SimpleNamespace(create=self._created, parse=self._parsed)
+
+    async def create(self, **payload: Any) -> _Stream:
+        """A stream of the SDK."""
+        made = _Stream()
+
+        async def opened() -> AsyncIterator[Any]:
+            stream = await self._real.create(**payload)
+            made.response = stream.response
+            async for event in stream:
+                yield event
+
+        made.events = events = self._request.watched(opened, OpenAIAdapter)
+        await events.begin()
+        return made
+
+    @asynccontextmanager
+    async def stream(self, **payload: Any) -> AsyncGenerator[_Stream]:
+        """A stream of the SDK, whose answer is read into the form that was asked for."""
+        made = _Stream()
+
+        async def opened() -> AsyncIterator[Any]:
+            async with self._real.stream(**payload) as stream:
+                async for event in stream:
+                    yield event
+                final = getattr(stream, "get_final_completion", None) or stream.get_final_response
+                made.whole = _with_roles(await final())
+
+        made.events = events = self._request.watched(opened, OpenAIAdapter)
+        try:
+            yield made
+        finally:
+            await events.aclose()
+
+    async def _created(self, **payload: Any) -> _Stream:
+        made = await self.create(**{**payload, "stream": True, **self._always})
+        made.whole = self._whole_of([event async for event in made.events])
+        return made
+
+    async def _parsed(self, **payload: Any) -> _Stream:
+        payload.pop("stream", None)
+        async with self.stream(**payload, **self._always) as made:
+            async for _ in made.events:
+                pass
+        return made
+
+
+class _Stream:
+    """A stream that the guard watches, and its whole answer when it has ended."""
+
+    def __init__(self) -> None:
+        self.events: Any = None
+        self.response: Any = None
+        self.whole: Any = None
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return aiter(self.events)
+
+    async def get_final_completion(self) -> Any:
+        return self.whole
+
+    def parse(self) -> Any:
+        return self.whole
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the answer, which are not known of a stream that is read into a form."""
+        return self.response.headers if self.response is not None else {}
+
+
+def _completion(chunks: Sequence[Any]) -> Any:
+    """The chat completion that came in `chunks`."""
+    from openai.lib.streaming.chat import ChatCompletionStreamState  # noqa: PLC0415 - of `langchain_openai`
+    from openai.types.chat import ChatCompletion  # noqa: PLC0415
+
+    state = ChatCompletionStreamState()
+    for chunk in chunks:
+        state.handle_chunk(chunk)
+    whole = _with_roles(state.get_final_completion()).model_dump(exclude_unset=True)
+    for choice in whole["choices"]:
+        choice["message"].pop("parsed", None)  # nobody has asked for it
+    return ChatCompletion.model_validate(whole)
+
+
+def _with_roles(whole: Any) -> Any:
+    """A chat completion with the role in each message, which some services do not stream."""
+    for choice in getattr(whole, "choices", ()):
+        choice.message.role = "assistant"
+    return whole
+
+
+def _response(events: Sequence[Any]) -> Any:
+    """The response at the end of the events. Some services leave `output` of it empty."""
+    response = next(event.response for event in reversed(events) if hasattr(event, "response"))
+    response.output = response.output or [one.item for one in events if one.type == "response.output_item.done"]
+    return response
+
+
 async def _whole(
-    base: Any, model: Any, messages: list[BaseMessage], stop: Any, options: dict[str, Any]
+    base: Any, model: Any, own: _Asked, stop: Any, options: dict[str, Any]
 ) -> AsyncIterator[ChatGenerationChunk]:
-    """The answer of a model that cannot stream, as one chunk."""
-    result: ChatResult = await base._agenerate(model, messages, stop, None, **options)  # noqa: SLF001 - as above
+    """The answer of a model that cannot stream, as one chunk. It is kept in `own`."""
+    result: ChatResult = await base._agenerate(model, own.messages, stop, None, **options)  # noqa: SLF001 - as above
+    own.whole = result
     for one in result.generations[:1]:
         fields = {**one.message.model_dump(), "type": "AIMessageChunk"}
         calls: list[Any] = fields.get("tool_calls") or []
@@ -334,12 +459,16 @@ def _name_of_tool(tool: Any) -> str:
     return str(name)
 
 
-def _results(messages: Sequence[BaseMessage]) -> Iterator[Answered]:
-    """The tool results after the last response."""
+def _history(messages: Sequence[BaseMessage]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first."""
     for message in reversed(messages):
-        if isinstance(message, AIMessage):
-            return
-        if isinstance(message, ToolMessage):
-            yield Answered(
-                message.tool_call_id, message.text, is_error=message.status == "error", name=message.name or None
-            )
+        match message:
+            case AIMessage():
+                yield ModelSaid(message.text, [call["id"] for call in message.tool_calls])
+            case ToolMessage():
+                is_error, name = message.status == "error", message.name or None
+                yield Answered(message.tool_call_id, message.text, is_error=is_error, name=name)
+            case HumanMessage():
+                yield UserSaid(message.text)
+            case _:
+                pass

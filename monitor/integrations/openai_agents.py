@@ -13,8 +13,8 @@ from typing import Any
 
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import MissingExtra
-from monitor.guard.framework_guards import GuardSource
-from monitor.integrations._guarded_requests import Answered, GuardedRequests, StandIn, classify
+from monitor.guard.framework_guards import Answered, GuardSource, HistoryPart, ModelSaid, UserSaid
+from monitor.integrations._guarded_requests import GuardedRequests, StandIn, classify
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard
 
@@ -22,7 +22,8 @@ try:
     from agents import AgentsException, Handoff, ModelBehaviorError, Tool, Usage
     from agents.items import ModelResponse, TResponseInputItem, TResponseStreamEvent
     from agents.models.fake_id import FAKE_RESPONSES_ID
-    from agents.models.interface import Model
+    from agents.models.interface import Model, ModelProvider
+    from agents.models.multi_provider import MultiProvider
     from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItemDoneEvent
 except ImportError:
     raise MissingExtra("openai-agents", "openai-agents") from None
@@ -35,7 +36,7 @@ except ImportError:  # of another version: agents are then told apart by their c
         return None
 
 
-__all__ = ["GuardedModel", "Stopped"]
+__all__ = ["GuardedModel", "GuardedProvider", "Stopped"]
 
 
 class Stopped(StoppedByGuard, AgentsException):
@@ -90,7 +91,7 @@ class GuardedModel(StandIn, Model, forwards=Model):
         **options: Any,
     ) -> AsyncIterator[TResponseStreamEvent]:
         """The response as a stream. It ends with an exception if the guard ends the run."""
-        own = self._requests.next_request(_results(input), key=get_model_run_owner(), continues=_continues(input))
+        own = self._requests.next_request(_history(input), key=get_model_run_owner(), is_one_task=True)
         change = own.change
         if change.text is not None:
             before: list[Any] = [{"role": "user", "content": input}] if isinstance(input, str) else [*input]
@@ -107,6 +108,24 @@ class GuardedModel(StandIn, Model, forwards=Model):
 
     async def _cleanup_on_run_end(self, owner: object) -> None:
         await self.wrapped._cleanup_on_run_end(owner)  # noqa: SLF001 - the SDK calls it on every model
+
+
+class GuardedProvider(StandIn, ModelProvider, forwards=ModelProvider):
+    """A provider of models whose responses a guard watches: for a program whose agents have several
+    models, each by its name.
+
+        config = RunConfig(model_provider=GuardedProvider(guard))
+
+    An agent whose `model` is an object asks no provider: give it a `GuardedModel`.
+    """
+
+    def __init__(self, guard: GuardSource, wrapped: ModelProvider | None = None) -> None:
+        """`wrapped`: the program's own provider; `None`: the SDK's `MultiProvider`."""
+        self._requests = GuardedRequests(guard, Stopped)
+        self.wrapped = self._without(wrapped or MultiProvider(), guard)
+
+    def get_model(self, model_name: str | None) -> Model:
+        return GuardedModel(self.wrapped.get_model(model_name), self._requests.guard)
 
 
 class AgentsAdapter(OpenAIAdapter):
@@ -141,17 +160,20 @@ def _usage_of(response: Response) -> Usage:
     )
 
 
-def _continues(items: str | list[TResponseInputItem]) -> bool:
-    history: list[Any] = items if isinstance(items, list) else []
-    return any(item.get("role", "assistant") == "assistant" for item in history)
-
-
-def _results(items: str | list[TResponseInputItem]) -> Iterator[Answered]:
-    """The tool results after the last item of the model. The SDK does not say which are errors."""
-    history: list[Any] = items if isinstance(items, list) else []
+def _history(items: str | list[TResponseInputItem]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first. The SDK does not say which results are errors."""
+    if isinstance(items, str):
+        yield UserSaid(items)
+        return
+    history: list[Any] = items
     for item in reversed(history):
-        kind = str(item.get("type") or "message")
-        if kind.endswith("_output"):
+        if str(item.get("type") or "message").endswith("_output"):
             yield Answered(str(item.get("call_id")), item.get("output"))
-        elif item.get("role") not in {"user", "system", "developer"}:
-            return
+        elif item.get("role") == "user":
+            yield UserSaid(_text(item.get("content")))
+        elif item.get("role") not in {"system", "developer"}:
+            yield ModelSaid(_text(item.get("content")), [item.get("call_id")])
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(str(part.get("text") or "") for part in content or ())

@@ -16,13 +16,13 @@ from monitor.adapters.adapter import responses_behind
 from monitor.adapters.parts import arguments_of, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.guard.framework_guards import GuardSource
+from monitor.guard.framework_guards import Answered, GuardSource, HistoryPart, ModelSaid, UserSaid
 from monitor.integrations._guarded_requests import (
-    Answered,
     FrameworkAdapter,
     GuardedEvents,
     GuardedRequests,
     StandIn,
+    must_have,
     written,
 )
 from monitor.outcome import StoppedByGuard
@@ -119,9 +119,8 @@ class GuardedModel(StandIn, WrapperModel, forwards=Model):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None,
     ) -> tuple[_StreamSource, GuardedEvents[said.ModelResponseStreamEvent]]:
-        own = self._requests.next_request(
-            _results(messages), key=_run_of(messages), continues=_continues(messages), name=_name_of_agent()
-        )
+        run = getattr(messages[-1], "run_id", None) if messages else None
+        own = self._requests.next_request(_history(messages), key=run, name=_name_of_agent(), is_one_task=True)
         change = own.change
         if change.text is not None:
             messages = [*messages, said.ModelRequest(parts=[said.UserPromptPart(change.text)])]
@@ -149,6 +148,7 @@ class _StreamSource:
         """The events, from a generator: the guard looks behind a generator for what is open."""
         try:
             async with self._model.request_stream(*self._request) as self.response:
+                must_have(self.response, "_event_iterator", "pydantic-ai-slim")
                 async for event in self.response:
                     yield event
         except (AssertionError, NotImplementedError):  # it cannot stream, as a `FunctionModel` without a stream
@@ -254,28 +254,22 @@ def _arguments(args: Any) -> Any:
     return arguments_of(args) if isinstance(args, str) else args or {}
 
 
-def _run_of(messages: Sequence[said.ModelMessage]) -> str | None:
-    """The framework's own id of the run that makes a request."""
-    return getattr(messages[-1], "run_id", None) if messages else None
-
-
-def _continues(messages: Sequence[said.ModelMessage]) -> bool:
-    return any(isinstance(message, said.ModelResponse) for message in messages)
-
-
 def _name_of_agent() -> str:
     """The name of the agent that runs, where the framework says it."""
     context = get_current_run_context()
     return str(getattr(getattr(context, "agent", None), "name", None) or "")
 
 
-def _results(messages: Sequence[said.ModelMessage]) -> Iterator[Answered]:
-    """The tool results after the last response."""
+def _history(messages: Sequence[said.ModelMessage]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first."""
     for message in reversed(messages):
         if isinstance(message, said.ModelResponse):
-            return
-        for part in message.parts:
+            yield ModelSaid(message.text or "", [call.tool_call_id for call in message.tool_calls])
+            continue
+        for part in reversed(message.parts):
             match part:
+                case said.UserPromptPart(content=words):
+                    yield UserSaid("\n".join(one for one in [words, *words] if isinstance(one, str)))
                 case said.ToolReturnPart():
                     yield Answered(
                         part.tool_call_id,

@@ -15,9 +15,8 @@ from typing import Any, Literal, cast
 from monitor.adapters.parts import PendingCall, name_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.guard.framework_guards import GuardSource
+from monitor.guard.framework_guards import Answered, GuardSource, HistoryPart, ModelSaid, UserSaid
 from monitor.integrations._guarded_requests import (
-    Answered,
     FrameworkAdapter,
     GuardedEvents,
     GuardedRequests,
@@ -120,7 +119,7 @@ class _GuardedStrandsModel(StandIn, Model, forwards=Model):
         self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **options: Any
     ) -> AsyncIterator[Any]:
         """The response as a stream that the guard watches."""
-        own = self._requests.next_request(_results(messages), key=self._agent, name=str(self._agent.name or ""))
+        own = self._requests.next_request(_history(messages), key=self._agent, name=str(self._agent.name or ""))
         change = own.change
         if change.text is not None:
             messages = _with_text(messages, change.text)
@@ -264,15 +263,20 @@ def _with_text(messages: Sequence[Any], words: str) -> list[Any]:
     return [*messages[:-1], {**last, "content": [*last["content"], {"text": words}]}]
 
 
-def _results(messages: Sequence[Any]) -> Iterator[Answered]:
-    """The tool results after the last response."""
+def _history(messages: Sequence[Any]) -> Iterator[HistoryPart]:
+    """The parts of the history, newest first."""
     for message in reversed(messages):
+        blocks = message["content"]
         if message["role"] == "assistant":
-            return
-        for block in message["content"]:
+            words = "".join(block["text"] for block in blocks if "text" in block)
+            yield ModelSaid(words, [block["toolUse"]["toolUseId"] for block in blocks if "toolUse" in block])
+            continue
+        for block in reversed(blocks):
             match block:
                 case {"toolResult": {"toolUseId": call, "content": content} as result}:
                     yield Answered(call, _text(content), is_error=result.get("status") == "error")
+                case {"text": words}:
+                    yield UserSaid(words)
 
 
 def _text(content: Sequence[Mapping[str, Any]]) -> object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -22,7 +22,7 @@ from monitor.guard.streams.source_stream import SourceStream
 from monitor.policy import nudge_text, stop_for
 from monitor.prices import known_price
 from monitor.proxy.formats import framing as sse
-from monitor.proxy.formats.base import FrameContent, to_bytes
+from monitor.proxy.formats.base import HISTORY, FrameContent, to_bytes
 from monitor.proxy.formats.merging import merged
 from monitor.proxy.formats.wire import WireAnswer
 from monitor.proxy.histories import LoopPolicy, RequestJudge
@@ -62,52 +62,27 @@ def nudged(form: Form, body: bytes, text: str) -> bytes:
     """The request with `text` as the last words of the user. Raises `ValueError` if it has no place
     for them.
     """
-    request = json.loads(body)
-    _ADD[form](request, text)
+    request: Any = json.loads(body)
+    name = HISTORY[form]
+    records: Any = request.get(name) if isinstance(request, dict) else None
+    if isinstance(records, str) and form == "openai-responses":
+        records = request[name] = [{"role": "user", "content": records}]
+    if not isinstance(records, list):
+        raise ValueError(f"the request has no list {name!r}")
+    where, part = _USER_PARTS.get(form, ("content", None))
+    last = records[-1] if records and part is not None else None
+    if isinstance(last, dict) and last.get("role") == "user" and isinstance(last.get(where), list):
+        last[where].append({**(part or {}), "text": text})
+    else:
+        records.append({"role": "user", where: text if part is None else [{**part, "text": text}]})
     return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
-def _to_chat(request: dict[str, Any], text: str) -> None:
-    _list(request, "messages").append({"role": "user", "content": text})
-
-
-def _to_responses(request: dict[str, Any], text: str) -> None:
-    given = request.get("input")
-    if isinstance(given, str):
-        request["input"] = [{"role": "user", "content": given}]
-    _list(request, "input").append({"role": "user", "content": text})
-
-
-def _to_anthropic(request: dict[str, Any], text: str) -> None:
-    """Results stand in a message of the user, and two of those may not follow each other."""
-    _to_last(_list(request, "messages"), "content", {"type": "text", "text": text})
-
-
-def _to_gemini(request: dict[str, Any], text: str) -> None:
-    _to_last(_list(request, "contents"), "parts", {"text": text})
-
-
-def _to_last(messages: list[Any], where: str, part: dict[str, str]) -> None:
-    last = messages[-1] if messages else None
-    if isinstance(last, dict) and last.get("role") == "user" and isinstance(last.get(where), list):
-        last[where].append(part)
-    else:
-        messages.append({"role": "user", where: [part]})
-
-
-def _list(request: object, name: str) -> list[Any]:
-    found = request.get(name) if isinstance(request, dict) else None
-    if not isinstance(found, list):
-        raise ValueError(f"the request has no list {name!r}")
-    return found
-
-
-_ADD: Final[Mapping[Form, Callable[[dict[str, Any], str], None]]] = {
-    "openai-chat": _to_chat,
-    "openai-responses": _to_responses,
-    "anthropic": _to_anthropic,
-    "gemini": _to_gemini,
+_USER_PARTS: Final[Mapping[Form, tuple[str, Mapping[str, str] | None]]] = {
+    "anthropic": ("content", {"type": "text"}),
+    "gemini": ("parts", {}),
 }
+"""Forms in which two messages of the user may not follow each other, and how they write a text."""
 
 
 _OK: Final = 200

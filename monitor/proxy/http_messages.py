@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
@@ -108,10 +109,39 @@ def keys_in(headers: Headers, query: bytes) -> Sequence[bytes]:
     """The different keys of the client, in all places where services take one: each header of
     that name, and the decoded query.
     """
-    found = [_bare_key(value) for name, value in headers if name.lower() in _KEYS]
+    found = [key for name, value in headers if name.lower() in _KEYS for key in _credentials(value)[1]]
     fields = parse_qsl(query.decode("latin-1"), encoding="latin-1")
-    found += [value.strip().encode("latin-1", "replace") for name, value in fields if name.lower() in _QUERY_KEYS]
-    return [*dict.fromkeys(key for key in found if key)]
+    found += [
+        key
+        for name, value in fields
+        if name.lower() in _QUERY_KEYS
+        for key in _credentials(value.encode("latin-1", "replace"))[1]
+    ]
+    return [*dict.fromkeys(found)]
+
+
+def _credentials(value: bytes) -> tuple[bytes, Sequence[bytes]]:
+    """The scheme of a credential, empty if it has none, and its keys: one, with any white space,
+    quotes and scheme. There are several if services may read different ones.
+    """
+    if value.strip().startswith(_SIGNED):
+        return b"", [key] if (key := value.partition(b"Credential=")[2].partition(b"/")[0].strip()) else []
+    scheme, *words = value.split() if len(value.split()) > 1 else (b"", value)
+    if scheme.lower() == b"basic":
+        words = [part for word in words for part in _decoded(word).split(b":", 1)]
+    return scheme, [key for word in words if (key := word.strip(_AROUND_KEY))]
+
+
+_AROUND_KEY: Final = b" \t\r\n\f\v\"',;"
+"""Stripped from a key: white space, quotes, and what separates it from another one."""
+
+
+def _decoded(word: bytes) -> bytes:
+    """The name and the password of the scheme `Basic`, or the word itself if it is not base64."""
+    try:
+        return b64decode(word.strip(_AROUND_KEY), validate=True)
+    except ValueError:
+        return word
 
 
 def with_key(headers: Headers, query: bytes, key: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -129,16 +159,8 @@ def with_key(headers: Headers, query: bytes, key: str) -> tuple[list[tuple[bytes
 
 
 def _replaced(value: bytes, key: bytes) -> bytes:
-    scheme, space, _ = value.strip().partition(b" ")
-    return scheme + space + key if space and scheme.lower() == b"bearer" else key
-
-
-def _bare_key(value: bytes) -> bytes:
-    """The key of a header, without the word before it."""
-    if value.startswith(_SIGNED):
-        return value.partition(b"Credential=")[2].partition(b"/")[0].strip()
-    scheme, _, key = value.strip().partition(b" ")
-    return key.strip() if scheme.lower() == b"bearer" else value.strip()
+    scheme, _ = _credentials(value)
+    return scheme + b" " + key if scheme.lower() == b"bearer" else key
 
 
 def run_in(headers: Headers) -> str | None:

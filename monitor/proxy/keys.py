@@ -43,10 +43,16 @@ def digest_of(key: str) -> str:
 class KeyNames:
     """Gives names to the keys of clients."""
 
-    def __init__(self, names: Mapping[str, str] | None = None, *, secret: bytes | None = None) -> None:
+    def __init__(
+        self, names: Mapping[str, str] | None = None, *, secret: bytes | None = None, only: bool = False
+    ) -> None:
         """`names`: the digest of a key (`digest_of`) by its name. `secret`: of the keyed hash.
-        `None`: a new one, or that of `with_secret`.
+        `None`: a new one, or that of `with_secret`. `only`: no other key may pass.
         """
+        if only and not names:
+            raise ConfigError("only keys with a name may pass, and no key has one: nobody could")
+        self.only: bool = only
+        """Only a key that has a name may pass."""
         for name, digest in (names or {}).items():
             if not _NAME.fullmatch(name) or name == NOBODY or name.startswith("key-"):
                 raise ConfigError(f"the name of a key has letters, digits, . _ and -, and not {name!r}")
@@ -63,7 +69,11 @@ class KeyNames:
         if self._has_secret:
             return self
         digest = hashlib.sha256(b"agent-monitor names of keys\0" + token.encode()).digest()
-        return KeyNames({name: known for known, name in self._names.items()}, secret=digest)
+        return KeyNames({name: known for known, name in self._names.items()}, secret=digest, only=self.only)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a key in the table has this name."""
+        return name in self._names.values()
 
     def name_of(self, key: bytes | None) -> str:
         """The name of the key."""
@@ -240,10 +250,11 @@ class Gate:
 
     def enter(self, keys: Sequence[bytes]) -> AllowedKey | Denied:
         """A request with the `keys` comes. Each request is counted once."""
-        if self.keys is None:
-            return AllowedKey(self._names.name_of(keys[0] if keys else None))
-        if len(keys) > 1:
+        if len(keys) > 1 and (self.keys is not None or self._names.only):
             return Denied(_BAD_REQUEST, SEVERAL_KEYS)
+        if self.keys is None:
+            name = self._names.name_of(keys[0] if keys else None)
+            return AllowedKey(name) if not self._names.only or name in self._names else Denied(_UNAUTHORIZED, UNKNOWN)
         found = self.keys.find(keys[0]) if keys else None
         if found is None:
             return Denied(_UNAUTHORIZED, UNKNOWN)

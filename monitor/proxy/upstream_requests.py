@@ -97,8 +97,17 @@ async def close(opened: UpstreamAnswer | None, holding: BudgetHold | None) -> No
             await holding.close()
 
 
-_NO_STREAMS: Final = frozenset({400, 404, 405, 422, 501})
+_NO_STREAMS: Final = frozenset({405, 501})
 """The statuses of a service that gives no stream. The request is then made as it came."""
+_PERHAPS_NO_STREAMS: Final = frozenset({400, 404, 422})
+"""The statuses of a refusal, which names the stream if it is refused for that."""
+
+
+async def _gives_no_stream(opened: UpstreamAnswer) -> bool:
+    """Whether the service refuses to stream. Any other refusal would come again."""
+    if opened.status not in _PERHAPS_NO_STREAMS:
+        return opened.status in _NO_STREAMS
+    return b"stream" in (await opened.body.beginning(4_096)).lower()
 
 
 _SERVER_ERROR: Final = 500
@@ -168,7 +177,7 @@ class UpstreamRequest:
                 sending = RequestBody(body)
                 del body
                 opened = await self._ask(path, query, sending, is_changed=is_changed)
-                if opened.status not in _NO_STREAMS:
+                if not await _gives_no_stream(opened):
                     request.body = b""
                     return opened, True
                 await opened.body.aclose()

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -10,8 +8,6 @@ from typing import Any
 import pytest
 
 from tests.integrations.drivers import DRIVERS, OPEN, SYNC, WAYS, Driver
-
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else LiteLLM fetches a list when it is imported
 
 
 def _params(drivers: Mapping[str, Driver], warnings: Sequence[str] = ()) -> list[Any]:
@@ -23,13 +19,9 @@ def _params(drivers: Mapping[str, Driver], warnings: Sequence[str] = ()) -> list
 
 @pytest.fixture(autouse=True)
 def forget_clients(request: pytest.FixtureRequest) -> Iterator[None]:
-    """LiteLLM keeps its clients for ever, and a client of google-genai cannot be closed after its
-    event loop. Their warnings belong to their own tests.
-    """
+    """A client of google-genai cannot be closed after its event loop: it warns in its own test."""
     yield
-    if (litellm := sys.modules.get("litellm")) is not None and "litellm" in request.node.nodeid:
-        litellm.in_memory_llm_clients_cache.flush_cache()
-    if "litellm" in request.node.nodeid or "drive_sync" in request.fixturenames:
+    if "drive_sync" in request.fixturenames:
         gc.collect()
 
 

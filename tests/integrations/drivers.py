@@ -75,16 +75,6 @@ ADK = Driver(
         ":.EXPERIMENTAL. feature:UserWarning",
     ),
 )
-LITELLM = Driver(
-    "litellm:run",
-    ("litellm",),
-    warnings=(
-        "::DeprecationWarning",
-        "::pydantic.warnings.PydanticDeprecationWarning",
-        "::UserWarning",  # of pydantic, about LiteLLM's types
-        *OPEN,  # its clients are never closed
-    ),
-)
 AGENT_FRAMEWORK = Driver("agent_framework:run", ("agent_framework", "agent_framework.openai"))
 LANGCHAIN = ("langchain", "langchain_openai")
 AUTOGEN = ("autogen_agentchat", "autogen_ext.models.openai")
@@ -96,16 +86,14 @@ DRIVERS = {
     "autogen": Driver("autogen:run", AUTOGEN, pieces_of_calls=False),
     "adk": ADK,
     "strands": Driver("strands:run", ("strands", "strands.models.openai"), pieces_of_calls=False),
-    "litellm": LITELLM,
     "agent-framework": AGENT_FRAMEWORK,
 }
 """Each framework, as most programs use it."""
 
 OF_SCENES = {
     "crewai": Driver("crewai:run", ("crewai",), warnings=("",)),
-    "smolagents": Driver("smolagents:run", ("smolagents",)),
 }
-"""Frameworks whose other tests are their own: `test_crewai.py`, `test_smolagents.py`."""
+"""Frameworks whose other tests are their own: `test_crewai.py`."""
 
 WAYS = {
     "pydantic-ai-streamed": Driver("pydantic_ai:streamed", ("pydantic_ai",)),
@@ -128,6 +116,5 @@ SYNC = {
     "autogen": Driver("autogen:run_sync", AUTOGEN),
     "adk": replace(ADK, program="adk:run_sync", warnings=(*ADK.warnings, *OPEN)),
     "strands": Driver("strands:run_sync", ("strands", "strands.models.openai")),
-    "litellm": replace(LITELLM, program="litellm:run_sync"),
 }
 """The synchronous entry points. LangChain's is refused, as its own tests say."""

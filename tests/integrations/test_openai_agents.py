@@ -13,6 +13,7 @@ from agents import (
     ModelRetrySettings,
     ModelSettings,
     OpenAIChatCompletionsModel,
+    OpenAIProvider,
     OpenAIResponsesModel,
     RunConfig,
     Runner,
@@ -21,7 +22,7 @@ from agents import (
 )
 
 import monitor
-from monitor.integrations.openai_agents import GuardedModel, Stopped
+from monitor.integrations.openai_agents import GuardedModel, GuardedProvider, Stopped
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import Repeat, Reply, call, finish, response_events_of, response_text, text
 from tests.integrations.programs.openai_client import client_of
@@ -90,3 +91,23 @@ async def test_a_call_that_the_sdk_repeats_is_one_turn_and_ends_well():
     assert result.final_output == "It is done."
     assert guard.outcome.ok
     assert guard.outcome.turns == 1
+
+
+@pytest.mark.asyncio
+async def test_a_guarded_provider_watches_the_agents_of_all_its_models():
+    def script(request: Any) -> list[Any]:
+        if request.body["model"] == "one":
+            return [call("transfer_to_second", {}, id="c1"), finish("tool_calls")]
+        return [Repeat(text(CHANT), 5000, delay_s=0.001)]
+
+    second = Agent(name="second", model="two")
+    first = Agent(name="first", model="one", handoffs=[second])
+    with LocalOpenAI(script) as server:
+        async with client_of(server.base_url) as client, monitor.Guard() as guard:
+            provider = GuardedProvider(guard, OpenAIProvider(openai_client=client, use_responses=False))
+            assert isinstance(provider, OpenAIProvider)
+            config = RunConfig(model_provider=provider, tracing_disabled=True)
+            with pytest.raises(Stopped, match="loop_detected"):
+                await Runner.run(first, "go", run_config=config)
+        assert [request.body["model"] for request in server.requests] == ["one", "two"]
+    assert guard.outcome.turns == 2

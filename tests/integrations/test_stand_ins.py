@@ -77,12 +77,6 @@ def _crewai() -> Any:
     return LLM(model="openai/local", base_url=CLOSED, api_key="x", stream=True)  # a guarded one always streams
 
 
-def _smolagents() -> Any:
-    from smolagents import OpenAIModel
-
-    return OpenAIModel("local", api_base=CLOSED, api_key="x")
-
-
 def _adk() -> Any:
     from google.adk.models import Gemini
 
@@ -107,7 +101,6 @@ MODELS: dict[str, tuple[str, str, Callable[[], Any]]] = {
     "langchain fake": ("langchain_core", "langchain:GuardedChatModel", _langchain_fake),
     "crewai": ("crewai", "crewai:guarded_llm", _crewai),
     "adk": ("google.adk", "adk:GuardedModel", _adk),
-    "smolagents": ("smolagents", "smolagents:GuardedModel", _smolagents),
 }
 STAND_INS = [name for name in MODELS if name.startswith(("pydantic-ai", "openai-agents", "autogen"))]
 """Those that are wrappers. The others are copies under a subclass of the model's own class."""

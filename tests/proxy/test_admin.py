@@ -93,6 +93,31 @@ async def test_only_the_newest_runs_are_kept(upstream: LocalOpenAI) -> None:
     await proxy.aclose()
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"authorization": "Bearer sk-alice"}, 200),
+        ({"x-api-key": "sk-alice"}, 200),
+        ({"authorization": "Bearer sk-bob"}, 401),
+        ({}, 401),
+        ({"authorization": "Bearer sk-alice", "x-api-key": "sk-bob"}, 400),
+    ],
+)
+async def test_only_named_keys_pass_where_that_was_chosen(headers: dict[str, str], status: int) -> None:
+    with LocalOpenAI([[text("hello"), finish()]]) as server:
+        names = KeyNames({"alice": digest_of("sk-alice")}, only=True)
+        proxy = Proxy(server.base_url.removesuffix("/v1"), keys=names)
+        assert (await ask(proxy, "POST", CHAT, chat(), headers=headers)).status == status
+        await proxy.aclose()
+        assert len(server.requests) == (status == 200)
+
+
+def test_a_table_without_names_lets_nobody_pass_and_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nobody could"):
+        KeyNames(only=True)
+
+
 def test_a_key_has_its_name_or_a_hash_that_nobody_can_check() -> None:
     names = KeyNames({"alice": digest_of("sk-alice")})
     assert names.name_of(b"sk-alice") == "alice"

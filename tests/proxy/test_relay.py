@@ -163,6 +163,16 @@ async def test_a_refusal_and_a_redirect_of_the_upstream_pass_unchanged() -> None
             await proxy.aclose()
 
 
+@pytest.mark.parametrize("status", [400, 404, 422])
+async def test_a_request_for_a_whole_answer_that_is_refused_is_made_once(status: int) -> None:
+    refused = error_reply(status, "the model m does not exist")
+    with answering(refused) as server:
+        proxy = proxy_of(server)
+        got = await ask(proxy, "POST", CHAT, chat(stream=False))
+        assert (got.status, got.body, len(server.requests)) == (status, refused.body, 1)
+        await proxy.aclose()
+
+
 async def test_an_upstream_that_is_not_there_is_an_error_of_the_format() -> None:
     proxy = Proxy("http://127.0.0.1:9")
     reply = await ask(proxy, "POST", CHAT, chat())

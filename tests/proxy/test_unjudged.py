@@ -169,6 +169,14 @@ async def test_a_target_that_is_no_plain_path_does_not_pass(upstream: LocalOpenA
         {"x-api-key": "sk-alice"},
         {"api-key": " sk-alice "},
         {"x-goog-api-key": "sk-alice"},
+        {"authorization": "Bearer\tsk-alice"},
+        {"authorization": "Token sk-alice"},
+        {"authorization": 'Bearer "sk-alice"'},
+        {"authorization": "'sk-alice'"},
+        {"authorization": "Bearer sk-alice,"},
+        {"authorization": "Basic c2stYWxpY2U6"},
+        {"authorization": "Basic OnNrLWFsaWNl"},
+        {"x-api-key": "Bearer sk-alice"},
     ],
 )
 @pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
@@ -183,6 +191,16 @@ async def test_a_key_is_one_key_wherever_it_stands(upstream: LocalOpenAI, header
 async def test_a_key_in_the_query_is_the_same_key_in_any_spelling(upstream: LocalOpenAI, query: str, path: str) -> None:
     async with proxy_of(upstream, limit=0) as proxy:
         await ask(proxy, "POST", f"{path}?{query}", chat())
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    "value", ["Bearer sk-alice x", "Bearer Bearer sk-alice", "Basic eDpzay1hbGljZQ==", "Bearer sk-alice, Bearer sk-bob"]
+)
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+async def test_a_key_beside_other_words_is_refused(upstream: LocalOpenAI, value: str, path: str) -> None:
+    async with proxy_of(upstream, limit=10_000) as proxy:
+        assert (await ask(proxy, "POST", path, chat(), headers={"authorization": value})).status == 400
     assert upstream.requests == []
 
 

@@ -173,6 +173,9 @@ class KeyOptions:
             help="What a key is called. WHAT: the variable that holds the key, or sha256: and its digest.",
         ),
     ] = None
+    named_keys_only: Annotated[
+        bool, budget_option("--named-keys-only", help="Refuse requests whose key has no name by --key.")
+    ] = False
     keys: Annotated[
         Path | None,
         key_option(
@@ -203,7 +206,7 @@ class KeyOptions:
         from monitor.proxy.keys import KeyNames, read_keys  # noqa: PLC0415 - the extra may be missing
 
         return {
-            "keys": KeyNames(_names(self.key or ())),
+            "keys": KeyNames(_names(self.key or ()), only=self.named_keys_only),
             "virtual_keys": None if self.keys is None else read_keys(self.keys),
             "service_keys": _secrets("--service-key", self.service_key or ()),
             "fallback_keys": _secrets("--fallback-key", self.fallback_key or ()),

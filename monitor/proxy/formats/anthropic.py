@@ -30,13 +30,6 @@ class AnthropicAnswer(wires.WireAnswer):
     form = "anthropic"
     adapter = AnthropicAdapter
 
-    def __init__(self, asked: JudgedRequest, framing: sse.FrameReader | None = None) -> None:
-        super().__init__(asked, framing)
-        self._blocks: dict[int, str] = {}
-        """The open blocks that the client knows: their types, by index."""
-        self._places = 0
-        """The number of blocks that the client knows."""
-
     def _viewed(self, value: Mapping[str, Any]) -> object:
         return JsonView(value)
 
@@ -56,7 +49,8 @@ class AnthropicAnswer(wires.WireAnswer):
                 if any(block.get("type") == _CALLS for block in objects_at(message, "content")):
                     state.called.add(0)
             case "content_block_start":
-                kind = str(object_at(value, "content_block").get("type"))
+                kind = state.blocks[at] = str(object_at(value, "content_block").get("type"))
+                state.places = max(state.places, at + 1)
                 if kind == _CALLS:
                     state.called.add(0)
                 if kind.endswith(_CALLS):
@@ -64,19 +58,12 @@ class AnthropicAnswer(wires.WireAnswer):
             case "content_block_delta" if object_at(value, "delta").get("text"):
                 state.texted.add(at)
             case "content_block_stop":
+                state.blocks.pop(at, None)
                 state.whole(0, at)
             case "message_delta" if object_at(value, "delta").get("stop_reason"):
                 state.finish(0)
             case "message_stop" | "error":
                 state.end()
-
-    def _told(self, value: Mapping[str, Any]) -> None:
-        at = whole_at(value, "index")
-        if value.get("type") == "content_block_start":
-            self._blocks[at] = str(object_at(value, "content_block").get("type"))
-            self._places = max(self._places, at + 1)
-        elif value.get("type") == "content_block_stop":
-            self._blocks.pop(at, None)
 
     def _end(self, reason: str, usage: Usage, sentence: str) -> bytes:
         events: list[dict[str, Any]] = []
@@ -84,10 +71,10 @@ class AnthropicAnswer(wires.WireAnswer):
         if not self.client.begun:
             events.append({"type": "message_start", "message": self._empty(usage)})
         speaks = sentence and not self.client.finished
-        at = next((index for index, kind in sorted(self._blocks.items()) if kind == "text"), None)
+        at = next((index for index, kind in sorted(self.client.blocks.items()) if kind == "text"), None)
         if speaks and at is not None:
             events.append(_text_delta(at, wires.after_text(sentence, begun=at in self.client.texted)))
-        for index, kind in sorted(self._blocks.items()):
+        for index, kind in sorted(self.client.blocks.items()):
             if kind == "thinking":
                 delta = {"type": "signature_delta", "signature": CUT_OFF}
                 events.append({"type": "content_block_delta", "index": index, "delta": delta})
@@ -95,9 +82,9 @@ class AnthropicAnswer(wires.WireAnswer):
         if speaks and at is None:
             block = {"type": "text", "text": ""}
             events += (
-                {"type": "content_block_start", "index": self._places, "content_block": block},
-                _text_delta(self._places, sentence),
-                {"type": "content_block_stop", "index": self._places},
+                {"type": "content_block_start", "index": self.client.places, "content_block": block},
+                _text_delta(self.client.places, sentence),
+                {"type": "content_block_stop", "index": self.client.places},
             )
         if not self.client.finished:
             delta = {"stop_reason": "max_tokens" if self.asked.structured else "end_turn", "stop_sequence": None}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from monitor.chunks import NO_USAGE, Chunk, Usage, UsageReport
+from monitor.chunks import Chunk
 from monitor.messages import Message
 from monitor.models import ModelError
 from monitor.wires.fields import Form
@@ -141,15 +141,6 @@ class FrameContent:
     """Why it cannot be read. Its bytes are passed on, and nothing in it was judged."""
     others: Mapping[int, Sequence[Chunk]] = field(default_factory=dict[int, Sequence[Chunk]])
     """The chunks of further choices, by their index, if it is a whole answer."""
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens that the piece reports."""
-        used = NO_USAGE
-        for chunk in self.chunks:
-            if isinstance(chunk, UsageReport):
-                used = used.merged(chunk)
-        return used
 
 
 NOTHING: Final = FrameContent()

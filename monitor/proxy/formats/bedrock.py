@@ -125,61 +125,64 @@ class ConverseAnswer(BedrockAnswer):
     def _said(self, kind: str, value: Event) -> Sequence[Event]:
         at = whole_at(value, _EVENT_BLOCK)
         match kind:
-            case "messageStart":
-                return [{"type": "message_start", "message": {"role": "assistant", "content": []}}]
             case "contentBlockStart":
                 self._opened.add(at)
                 call = object_at(object_at(value, "start"), "toolUse")
                 return [_start(at, _call(call) if call else {"type": "text", "text": ""})]
             case "contentBlockDelta":
                 return [*self._delta(at, object_at(value, "delta"))]
-            case "contentBlockStop":
-                return [{"type": "content_block_stop", "index": at}]
             case "messageStop":
                 return [{"type": "message_delta", "delta": {"stop_reason": value.get("stopReason") or "end_turn"}}]
             case "metadata":
                 usage = _usage_read(object_at(value, "usage"))
                 return [{"type": "message_delta", "delta": {}, "usage": usage}, {"type": "message_stop"}]
             case _:
-                return []
+                return [{**_PLAIN[kind], "index": at}] if kind in _PLAIN else []
 
     def _delta(self, at: int, delta: Mapping[str, Any]) -> Iterator[Event]:
-        thought = object_at(delta, "reasoningContent")
         if at not in self._opened:
             self._opened.add(at)
             thinks = {"type": "thinking", "thinking": "", "signature": ""}
-            yield _start(at, thinks if thought else {"type": "text", "text": ""})
-        if isinstance(text := delta.get("text"), str):
-            yield _piece(at, {"type": "text_delta", "text": text})
-        if isinstance(arguments := object_at(delta, "toolUse").get("input"), str):
-            yield _piece(at, {"type": "input_json_delta", "partial_json": arguments})
-        if isinstance(text := thought.get("text"), str):
-            yield _piece(at, {"type": "thinking_delta", "thinking": text})
-        if isinstance(signature := thought.get("signature"), str):
-            yield _piece(at, {"type": "signature_delta", "signature": signature})
+            yield _start(at, thinks if object_at(delta, "reasoningContent") else {"type": "text", "text": ""})
+        for holder, name, kind, field in _PIECES:
+            piece = (object_at(delta, holder) if holder else delta).get(name)
+            if isinstance(piece, str):
+                yield {"type": "content_block_delta", "index": at, "delta": {"type": kind, field: piece}}
 
     def _event(self, event: Event, reason: str) -> bytes:
         at, delta = {_EVENT_BLOCK: event.get("index")}, object_at(event, "delta")
         match event["type"]:
             case "message_start":
                 return _event("messageStart", {"role": "assistant"})
-            case "content_block_delta" if "text" in delta:
-                return _event("contentBlockDelta", {**at, "delta": {"text": delta["text"]}})
             case "content_block_delta":
-                thought = {"reasoningContent": {"signature": delta["signature"]}}
-                return _event("contentBlockDelta", {**at, "delta": thought})
+                said = {"text": delta["text"]} if "text" in delta else {"signature": delta["signature"]}
+                return _event(
+                    "contentBlockDelta", {**at, "delta": said if "text" in said else {"reasoningContent": said}}
+                )
             case "content_block_stop":
                 return _event("contentBlockStop", at)
             case "message_delta":
                 more = {"additionalModelResponseFields": {CODE: reason}}
                 return _event("messageStop", {"stopReason": delta["stop_reason"], **more})
             case "message_stop" if self.usage != NO_USAGE:
-                usage = _usage_written(
-                    {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
-                )
-                return _event("metadata", {"usage": usage, "metrics": {"latencyMs": 0}})
+                counts = {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
+                return _event("metadata", {"usage": _usage_written(counts), "metrics": {"latencyMs": 0}})
             case _:
                 return b""  # the beginning of a text, or a usage that is not known
+
+
+_PLAIN: Final[Mapping[str, Event]] = {
+    "messageStart": {"type": "message_start", "message": {"role": "assistant", "content": []}},
+    "contentBlockStop": {"type": "content_block_stop"},
+}
+"""Events of `converse` that say nothing but their kind and their block, as those of Anthropic."""
+_PIECES: Final = (
+    ("", "text", "text_delta", "text"),
+    ("toolUse", "input", "input_json_delta", "partial_json"),
+    ("reasoningContent", "text", "thinking_delta", "thinking"),
+    ("reasoningContent", "signature", "signature_delta", "signature"),
+)
+"""Where a piece of a block stands in `converse`, and its kind and its field in Anthropic's form."""
 
 
 class BedrockWire(AnthropicWire):
@@ -278,10 +281,6 @@ def _call(call: Mapping[str, Any]) -> Event:
 
 def _start(at: int, block: Event) -> Event:
     return {"type": "content_block_start", "index": at, "content_block": block}
-
-
-def _piece(at: int, delta: Event) -> Event:
-    return {"type": "content_block_delta", "index": at, "delta": delta}
 
 
 _USAGE: Final = {

@@ -155,6 +155,10 @@ class AnswerState:
         self.called: set[int] = set()
         """The choices in which a call of the client's tools was begun."""
         self.finished: set[int] = set()
+        self.blocks: dict[int, str] = {}
+        """The blocks of a choice that are open: their types, by their places."""
+        self.places = 0
+        """How many blocks have begun."""
         self.blocked = False
         """The service has refused the request inside its answer."""
         self.over = False
@@ -310,8 +314,7 @@ class WireAnswer(ABC):
             self._note(self.client, frame.value)
             self._told(frame.value)
 
-    @abstractmethod
-    def _told(self, value: Mapping[str, Any]) -> None:
+    def _told(self, value: Mapping[str, Any]) -> None:  # noqa: B027 - some formats repeat nothing
         """Keep what the end of the answer repeats of this event."""
 
     @property

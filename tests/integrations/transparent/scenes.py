@@ -75,11 +75,6 @@ def scripts(wire: Wire, scene: str) -> Any:
         if scene == "structured":
             return _structured(wire, body)
         offers = [tool["function"]["name"] for tool in body.get("tools", ())] if wire is not GEMINI else []
-        if "final_answer" in offers:  # an agent of smolagents ends by this call, and its results are no tool's
-            first = not any(word in json.dumps(body["messages"]) for word in ("nothing about", "no archive has"))
-            if scene in {"tools", "failing tool"} and first:
-                return wire.calls("look", {"q": "a"}, "call_0")
-            return wire.calls("final_answer", {"answer": "It is done."}, "call_final")
         if scene in {"tools", "failing tool"} and not answered(body):
             return wire.calls("look", {"q": "a"}, "call_0")
         if scene == "hand-off" and "AGENT:second" not in json.dumps(body) and not answered(body):

@@ -177,7 +177,6 @@ def test_a_whole_answer_of_gemini_is_read_as_one_chunk():
         UsageReport(input_tokens=3, output_tokens=2, total_tokens=5),
         heard.chunks[-1],
     ]
-    assert (heard.usage.input_tokens, heard.usage.output_tokens) == (3, 2)
 
 
 @pytest.mark.parametrize("form", FORMS)
