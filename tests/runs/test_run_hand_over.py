@@ -13,7 +13,7 @@ from monitor.events import CompactionFinished, CompactionStarted, JudgeAnswered,
 from monitor.models import ModelRequest
 from monitor.sessions import InMemorySession, RunStage, SessionStore
 from monitor.testing import ScriptedModel
-from tests.guard.test_judge_tasks import says
+from tests.guard.test_judge_tasks import often, says
 from tests.runs.context.test_run_context_compaction import SUMMARY, WINDOW, read, reads
 from tests.runs.driving import Reason
 
@@ -33,7 +33,7 @@ def slowly(answer: list[Any]) -> list[Any]:
 
 def judge(confidence: float, **options: Any) -> monitor.LoopJudge:
     answers = [slowly(says(confidence, "It goes round. " * 20)) for _ in range(9)]
-    return monitor.LoopJudge(ScriptedModel(*answers, suspends=True), **options)
+    return often(ScriptedModel(*answers, suspends=True), **options)
 
 
 class Adds:
