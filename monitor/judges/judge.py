@@ -189,7 +189,7 @@ class JudgeSchedule:
         return turn - self._last >= interval and steps >= self._from_step
 
     def can_pay(self, question_tokens: int, run_tokens: int) -> bool:
-        """Whether a question of so many tokens is within the judge's share."""
+        """Whether a question of `question_tokens` is within the judge's share."""
         return self.share is None or self._spent + question_tokens <= self.share * run_tokens
 
     def asked(self, turn: int) -> None:
@@ -198,8 +198,8 @@ class JudgeSchedule:
         self._last = turn
 
     def answered(self, judgement: Judgement, *, tokens: int = 0, steps: int = 0, doubted: bool = False) -> Level | None:
-        """The judge has answered, for so many tokens. The level of its finding: `suspect` steers
-        the agent, `loop` says that the run is stuck. `None`: nothing was found.
+        """The judge has answered. `tokens`: the cost of the question. Returns the level of its
+        finding: `suspect` steers the agent, `loop` says that the run is stuck. `None`: none.
         """
         self.in_flight = False
         self._spent += tokens

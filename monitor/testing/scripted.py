@@ -164,7 +164,7 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 NOT_STUCK = '{"analysis": "The run gets on.", "confidence": 0.0}'
-"""The answer of a scripted model to a judge, unless it is told another one."""
+"""The answer of a scripted model to a judge, unless `judge_replies` has others."""
 
 
 class ScriptedModel:
