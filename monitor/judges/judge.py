@@ -42,7 +42,7 @@ MAX_INTERVAL = 60
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Lines:
+class JudgeLines:
     """What a judge's confidence means, beside its `threshold`. From `threshold` on the agent is
     steered by a sentence. If a later answer is as high, the run is stuck. Measured: docs/judge.md.
     """
@@ -163,12 +163,12 @@ class JudgeSchedule:
         *,
         first_turn: int = FIRST_TURN,
         first_interval: int = FIRST_INTERVAL,
-        lines: Lines | None = None,
+        lines: JudgeLines | None = None,
         share: float | None = None,
     ) -> None:
         self.first_turn: int = first_turn
         self.first_interval: int = first_interval
-        self.lines: Lines | None = lines
+        self.lines: JudgeLines | None = lines
         self.share: float | None = share
         self.in_flight: bool = False
         self._interval = first_interval

@@ -20,8 +20,8 @@ from monitor.judges.judge import (
     GivenJudges,
     Judge,
     JudgeInput,
+    JudgeLines,
     JudgeSchedule,
-    Lines,
 )
 from monitor.judges.question import DONE_INSTRUCTIONS, LOOP_INSTRUCTIONS, REPLY_SCHEMA, question, read_reply
 from monitor.messages import Text, UserMessage
@@ -32,7 +32,7 @@ THRESHOLD = 0.7
 """The confidence from which on it is a finding (measured: docs/judge.md)."""
 TIMEOUT_S = 30.0
 """Seconds for one answer: a small model needs a few. A slower model is not waited for."""
-LINES = Lines()
+LINES = JudgeLines()
 
 
 class ModelJudge:
@@ -60,7 +60,7 @@ class ModelJudge:
         *,
         confirm_with: Model | None = None,
         threshold: float = THRESHOLD,
-        lines: Lines | None = LINES,
+        lines: JudgeLines | None = LINES,
         first_turn: int = FIRST_TURN,
         first_interval: int = FIRST_INTERVAL,
         share: float | None = SHARE,
@@ -75,7 +75,7 @@ class ModelJudge:
         for option, part in (("threshold", threshold), ("share", share)):
             if part is not None and not 0 < part <= 1:
                 raise ConfigError(f"{option} is {part!r}; give a number above 0 and up to 1")
-        check_kind("lines", lines, Lines, "a monitor.judges.Lines, such as monitor.judges.Lines(sure=0.95)")
+        check_kind("lines", lines, JudgeLines, "one such as monitor.judges.JudgeLines(sure=0.95)")
         if lines is not None and not 0 <= lines.unsure <= threshold:
             raise ConfigError(f"{lines} with threshold={threshold}: give an unsure from 0 to the threshold")
         if first_turn < 1 or first_interval < 1:
@@ -88,7 +88,7 @@ class ModelJudge:
         self.counts = counts
         self._model, self._confirm_with = model, confirm_with
         self._settings = dict(settings or {})
-        self.lines: Lines | None = lines
+        self.lines: JudgeLines | None = lines
         """What lower and higher confidences than `threshold` mean."""
         self._when: dict[str, Any] = {
             "first_turn": first_turn,
@@ -176,7 +176,10 @@ def as_judges(given: GivenJudges, named: Callable[[str], Model]) -> tuple[Judge,
 
 def _as_judge(given: Any, named: Callable[[str], Model]) -> Judge:
     if isinstance(given, str):
-        given = named(given)
+        try:
+            given = named(given)
+        except ConfigError as error:
+            raise ConfigError(f"judge: {error}") from None
     if not isinstance(given, type) and callable(getattr(given, "stream", None)):
         return LoopJudge(given)
     if isinstance(given, type) or not callable(getattr(given, "review", None)):

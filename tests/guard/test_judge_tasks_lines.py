@@ -12,7 +12,7 @@ import pytest
 import monitor
 from monitor.chunks import ToolCall, Usage, UsageReport
 from monitor.events import DetectionRaised, JudgeAnswered, JudgeAsked, JudgeFailed, Nudged
-from monitor.judges import Ask, JudgeInput, JudgeSchedule, Lines
+from monitor.judges import Ask, JudgeInput, JudgeLines, JudgeSchedule
 from monitor.judges.judge import Judge
 from monitor.messages import UserMessage
 from monitor.models import ModelRequest
@@ -36,7 +36,7 @@ class Answers:
         self._first_turn = first_turn
 
     def schedule(self) -> JudgeSchedule:
-        return JudgeSchedule(first_turn=self._first_turn, lines=Lines())
+        return JudgeSchedule(first_turn=self._first_turn, lines=JudgeLines())
 
     async def review(self, run: JudgeInput, ask: Ask) -> Judgement:
         answer = self._answers.pop(0)

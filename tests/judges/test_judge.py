@@ -10,7 +10,7 @@ import pytest
 
 from monitor.chunks import AskCost, Usage
 from monitor.errors import ConfigError
-from monitor.judges.judge import JudgeSchedule, Lines, checked, next_interval
+from monitor.judges.judge import JudgeLines, JudgeSchedule, checked, next_interval
 from monitor.verdicts import Judgement
 
 
@@ -53,29 +53,30 @@ def asked_at(
 
 @pytest.mark.feature("US-01")
 def test_first_at_turn_8_and_then_in_gaps_that_grow_while_it_acquits():
-    assert asked_at(JudgeSchedule(lines=Lines()), 100, lambda _: 0.1) == [8, 14, 24, 40, 64, 98]
+    assert asked_at(JudgeSchedule(lines=JudgeLines()), 100, lambda _: 0.1) == [8, 14, 24, 40, 64, 98]
 
 
 @pytest.mark.feature("US-01")
 def test_a_doubt_makes_it_be_asked_earlier_but_not_before_five_steps():
-    assert asked_at(JudgeSchedule(lines=Lines()), 8, lambda _: 0.1, doubted=lambda turn: turn <= 6) == [6]
-    assert asked_at(JudgeSchedule(lines=Lines()), 8, lambda _: 0.1, doubted=lambda turn: turn <= 4) == [8]
+    assert asked_at(JudgeSchedule(lines=JudgeLines()), 8, lambda _: 0.1, doubted=lambda turn: turn <= 6) == [6]
+    assert asked_at(JudgeSchedule(lines=JudgeLines()), 8, lambda _: 0.1, doubted=lambda turn: turn <= 4) == [8]
 
 
 def test_a_new_doubt_halves_the_gap():
-    assert asked_at(JudgeSchedule(lines=Lines()), 30, lambda _: 0.1, doubted=lambda turn: turn > 8) == [8, 11, 16, 24]
+    schedule = JudgeSchedule(lines=JudgeLines())
+    assert asked_at(schedule, 30, lambda _: 0.1, doubted=lambda turn: turn > 8) == [8, 11, 16, 24]
 
 
 @pytest.mark.feature("US-01")
 def test_while_it_is_unsure_the_gap_shrinks():
-    assert asked_at(JudgeSchedule(lines=Lines()), 16, lambda _: 0.6) == [8, 11, 12, 13, 14, 15, 16]
-    assert asked_at(JudgeSchedule(lines=Lines()), 24, lambda turn: 0.6 if turn == 8 else 0.1) == [8, 11, 17]
+    assert asked_at(JudgeSchedule(lines=JudgeLines()), 16, lambda _: 0.6) == [8, 11, 12, 13, 14, 15, 16]
+    assert asked_at(JudgeSchedule(lines=JudgeLines()), 24, lambda turn: 0.6 if turn == 8 else 0.1) == [8, 11, 17]
 
 
 @pytest.mark.feature("US-01")
 def test_after_a_sentence_for_the_agent_it_is_asked_again_three_steps_later():
-    assert asked_at(JudgeSchedule(lines=Lines()), 20, lambda turn: 0.8 if turn < 12 else 0.0) == [8, 11, 14, 20]
-    schedule = JudgeSchedule(lines=Lines())
+    assert asked_at(JudgeSchedule(lines=JudgeLines()), 20, lambda turn: 0.8 if turn < 12 else 0.0) == [8, 11, 14, 20]
+    schedule = JudgeSchedule(lines=JudgeLines())
     schedule.asked(8)
     assert schedule.answered(says(0.8), steps=7) == "suspect"
     assert [schedule.due(20, steps) for steps in (9, 10)] == [False, True]
@@ -95,12 +96,12 @@ def test_after_a_sentence_for_the_agent_it_is_asked_again_three_steps_later():
     ],
 )
 def test_what_its_answers_mean(answers: tuple[float, ...], doubted: bool, levels: list[str | None]):
-    schedule = JudgeSchedule(lines=Lines())
+    schedule = JudgeSchedule(lines=JudgeLines())
     assert [schedule.answered(says(one), doubted=doubted) for one in answers] == levels
 
 
 def test_the_lines_are_options():
-    schedule = JudgeSchedule(lines=Lines(unsure=0.2, sure=0.8))
+    schedule = JudgeSchedule(lines=JudgeLines(unsure=0.2, sure=0.8))
     assert not schedule.acquits(says(0.3))
     assert schedule.answered(says(0.8), doubted=True) == "loop"
 
@@ -153,7 +154,7 @@ def test_then_as_sure_as_it_is(confidence: float, turns: list[int]):
 def test_who_fails_is_asked_half_as_often_each_time_and_forgiven_with_an_answer():
     assert asked_at(gemini(), 300, lambda _: None) == [30, 50, 90, 150, 210, 270]
     assert asked_at(gemini(), 100, lambda turn: None if turn == 30 else 1.0) == [30, *range(50, 101, 5)]
-    assert asked_at(JudgeSchedule(lines=Lines()), 100, lambda _: None) == [8, 20, 44, 92]
+    assert asked_at(JudgeSchedule(lines=JudgeLines()), 100, lambda _: None) == [8, 20, 44, 92]
 
 
 def test_failing_never_makes_it_be_asked_more_often():

@@ -9,7 +9,7 @@ import pytest
 import monitor
 from monitor.errors import AdapterError, ConfigError
 from monitor.judges import as_judges
-from monitor.judges.judge import Judge, JudgeInput, Lines
+from monitor.judges.judge import Judge, JudgeInput, JudgeLines
 from monitor.judges.question import DONE_INSTRUCTIONS, LOOP_INSTRUCTIONS, REPLY_SCHEMA
 from monitor.messages import Text, UserMessage
 from monitor.models import Model, ModelRequest
@@ -138,7 +138,7 @@ def test_judges_are_judges():
         {"share": 0},
         {"share": 2},
         {"lines": 0.5},
-        {"lines": Lines(unsure=0.8)},
+        {"lines": JudgeLines(unsure=0.8)},
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any]):
