@@ -133,7 +133,7 @@ def _judge(model: OpenAIModel) -> monitor.LoopJudge:
     shape = {"response_format": {"type": "json_object", "schema": REPLY_SCHEMA}}
     settings: dict[str, Any] = {"temperature": 0.1, "seed": 1, "max_tokens": 150, "extra_body": shape}
     return monitor.LoopJudge(
-        model, first_turn=FIRST_QUESTION, first_interval=2, min_turns=FIRST_QUESTION, timeout_s=120, settings=settings
+        model, first_turn=FIRST_QUESTION, first_interval=2, share=None, timeout_s=120, settings=settings
     )
 
 

@@ -160,7 +160,7 @@ async def _read(judge: LoopJudge | None, stream_s: float) -> tuple[list[float], 
 async def _delivery(backend: Backend, transport: Transport, server: LocalGemini, sizes: Sizes) -> Delivery:
     found = Delivery(backend, transport)
     async with GOOGLE.client(server, transport) as client:
-        judge = LoopJudge(monitor.model("google:local", client=client), first_turn=1)
+        judge = LoopJudge.article(monitor.model("google:local", client=client), first_turn=1)
         await _read(judge, sizes.judge_s + 0.2)  # what the SDK does at its first use is no part of it
         for _ in range(sizes.rounds):
             delays, cpu, _ = await _read(None, sizes.stream_s)
@@ -178,7 +178,7 @@ async def _delivery(backend: Backend, transport: Transport, server: LocalGemini,
 
 async def _verdict(client: AsyncClient, server: LocalGemini) -> float | str:
     """Milliseconds; or what went wrong."""
-    judge = LoopJudge(monitor.model("google:local", client=client), first_turn=1)
+    judge = LoopJudge.article(monitor.model("google:local", client=client), first_turn=1)
     number = len(server.requests)
     async with (
         monitor.Guard(judge=judge, task="stalls") as guard,

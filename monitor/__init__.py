@@ -137,6 +137,7 @@ if TYPE_CHECKING:
     from monitor.verdicts import Hold as Hold
     from monitor.verdicts import LastTurn as LastTurn
     from monitor.verdicts import Nudge as Nudge
+    from monitor.verdicts import RefuseCall as RefuseCall
     from monitor.verdicts import Stop as Stop
     from monitor.verdicts import Verdict as Verdict
     from monitor.verdicts import WithdrawTool as WithdrawTool

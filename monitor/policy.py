@@ -15,7 +15,7 @@ from monitor._util.explained_options import explains_options
 from monitor._util.state import StateOfAttributes
 from monitor._util.text import quoted
 from monitor.errors import ConfigError, TerminateReason
-from monitor.verdicts import Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Continue, Detection, Hold, LastTurn, Nudge, RefuseCall, Stop, Verdict, WithdrawTool
 
 __all__ = ["Ladder", "ObserveOnly", "Policy", "StopAtFirstLoop", "TurnPolicy"]
 __dir__ = __all__.copy
@@ -28,6 +28,9 @@ STEP_NATS = 1.0
 """How much weighed evidence grows between two steps: by one to three calls."""
 WATCHED = 32
 """The newest loops that are watched. A run with more loops is stopped by the number of nudges."""
+
+
+_NUDGE, _REFUSE, _WITHDRAW, _LAST_TURN = range(4)  # the steps of the ladder; behind them comes the stop
 
 
 class Policy(Protocol):
@@ -69,13 +72,17 @@ def _written(self: object) -> str:
 
 
 class StopAtFirstLoop:
-    """A suspicion is only an event; a loop ends the run. The guard's default."""
+    """A loop ends the run. A suspicion is only an event, but a judge's is a nudge with its
+    sentence. The guard's default.
+    """
 
     __repr__ = _written
 
     def decide(self, detection: Detection) -> Verdict:
-        """`Stop` for a loop, `Continue` for a suspicion."""
-        return stop_for(detection) if detection.level == "loop" else Continue()
+        """`Stop` for a loop, `Nudge` for a judge's suspicion, `Continue` for another one."""
+        if detection.level == "loop":
+            return stop_for(detection)
+        return Nudge(nudge_text(detection)) if detection.kind == "judge" else Continue()
 
     def reset(self) -> None:
         """A policy without state has nothing to forget."""
@@ -119,13 +126,15 @@ def stop_for(detection: Detection) -> Stop:
 
 
 class Ladder(StateOfAttributes):
-    """Answers a loop in steps: nudge, withdraw the tool, one last turn, stop.
+    """Answers a loop in steps: nudge, refuse the call, withdraw the tool, one last turn, stop.
 
     - A suspicion, or a loop, that was not seen before is answered with a nudge, and goes on the
       watch list. The nudge shows the evidence and suggests one different thing to try.
-    - The same loop again takes the next step: its tool is withdrawn, then comes one last turn with
-      `final_tools`, then the stop. A suspicion goes no further than the withdrawn tool and never
-      ends a run. After the last turn, any loop is the stop.
+    - The same loop again takes the next step: its call is refused, then its tool is withdrawn, then
+      comes one last turn with `final_tools`, then the stop. A suspicion goes no further than the
+      withdrawn tool and never ends a run. After the last turn, any loop is the stop.
+    - A call is refused where repetitions are counted. Where evidence is weighed, each call is
+      another one, so the tool is withdrawn at once.
     - Each step needs evidence that has grown since the one before: by a nat where evidence is
       weighed, else a loop, or a suspicion that counts more.
     - A tool is withdrawn only if its calls add nothing. The supervisor keeps a tool that is the
@@ -225,26 +234,30 @@ class Ladder(StateOfAttributes):
         taken = self._strikes.pop(_signature(detection), 0)
         tool = tool_of(detection)
         weighed = detection.evidence.nats is not None
-        if taken == 0 and self._nudges >= self._max_nudges:
-            taken = 1
-        if taken == 1 and tool is None and not weighed:
-            taken = 2
-        if taken > 1 and detection.level == "suspect":
+        if taken == _NUDGE and self._nudges >= self._max_nudges:
+            taken = _REFUSE
+        if taken == _REFUSE and (tool is None or weighed):
+            taken = _WITHDRAW
+        if taken == _WITHDRAW and tool is None and not weighed:
+            taken = _LAST_TURN
+        if taken > _WITHDRAW and detection.level == "suspect":
             self._watch(detection, taken)
             return Continue()
-        if taken > 1 and self._hold:
+        if taken > _WITHDRAW and self._hold:
             self._watch(detection, taken)
             return Hold(detection)
         self._watch(detection, taken + 1)
-        if taken == 0:
+        if taken == _NUDGE:
             self._nudges += 1
             return Nudge(nudge_text(detection))
-        if taken == 1 and tool is None:
+        if taken == _REFUSE:
+            return RefuseCall(detection.evidence.excerpt, nudge_text(detection))
+        if taken == _WITHDRAW and tool is None:
             return Nudge(nudge_text(detection))
-        if taken == 1 and tool is not None:
+        if taken == _WITHDRAW and tool is not None:
             text = f"{detection.message}. {tool} is not available any more. {_another_way(detection)}"
             return WithdrawTool(tool, text, nudge_text(detection))
-        if taken <= 2:  # noqa: PLR2004 - the third step
+        if taken == _LAST_TURN:
             self._last_given = True
             return LastTurn(
                 f"{detection.message}, also after a warning. This is your last turn: say what you found, and what is"

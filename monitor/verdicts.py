@@ -28,6 +28,7 @@ __all__ = [
     "Level",
     "Met",
     "Nudge",
+    "RefuseCall",
     "Stop",
     "Verdict",
     "WithdrawTool",
@@ -241,6 +242,19 @@ class Nudge:
 
 
 @dataclass(slots=True, frozen=True)
+class RefuseCall:
+    """Answer the call that repeats with `text`, and do not carry it out. `Guard.answer` and a
+    supervisor do that while the call has no result. A loop that has carried it out sends `text` to
+    the model as one user message.
+    """
+
+    call: str
+    """The call, as the evidence shows it: `name(arguments)`."""
+    text: str
+    """What the model reads in the place of the result."""
+
+
+@dataclass(slots=True, frozen=True)
 class WithdrawTool:
     """Offer tool `name` no longer, and send `text` to the model."""
 
@@ -312,10 +326,10 @@ class LastTurn:
         object.__setattr__(self, "after", tuple(TerminateReason(reason) for reason in after))
 
 
-Verdict: TypeAlias = Continue | Nudge | WithdrawTool | Hold | Compact | LastTurn | Stop
+Verdict: TypeAlias = Continue | Nudge | RefuseCall | WithdrawTool | Hold | Compact | LastTurn | Stop
 """The policy's answer to a finding: the run goes on, gets a hint or a restriction, waits for a
 person, or ends.
 """
 
-verdict_codec: Codec[Verdict] = Codec(Continue, Nudge, WithdrawTool, Hold, Compact, LastTurn, Stop)
+verdict_codec: Codec[Verdict] = Codec(Continue, Nudge, RefuseCall, WithdrawTool, Hold, Compact, LastTurn, Stop)
 """The JSON form of a verdict."""

@@ -141,8 +141,8 @@ monitor.Guard(policy=monitor.Ladder) ## policy ... Ladder is a class ## write La
 monitor.Guard(sinks=monitor.sinks.LogSink()) ## sinks ... LogSink ## write sinks=[LogSink(...)]
 monitor.Guard(sinks=['events.jsonl']) ## sinks: 'events.jsonl' has no emit() ## give a sink object
 monitor.Guard(sinks=[monitor.sinks.JsonlSink]) ## sinks ... JsonlSink is a class ## write JsonlSink(...)
-monitor.Supervisor(model, judge='gpt-5') ## judge ... not 'gpt-5' ## write judge=monitor.LoopJudge(
-monitor.Supervisor(model, judge=model) ## judge ... ScriptedModel ## write judge=monitor.LoopJudge(
+monitor.Supervisor(model, judge='gpt-5') ## judge ... 'gpt-5' ## write the provider, a colon
+monitor.Supervisor(model, judge=object()) ## judge ... not <object ## write judge='google:gemini-2.5-flash-lite'
 monitor.Supervisor(model, compaction='opencode') ## compaction ... not 'opencode' ## monitor.Compaction.opencode()
 monitor.Supervisor(model, compaction=True) ## compaction ... not True ## monitor.Compaction.opencode()
 monitor.Supervisor(model, session='a.session') ## session ... not the path 'a.session' ## write async with monitor.sessions.SQLiteSession('a.session') as session:
@@ -246,7 +246,7 @@ monitor.LoopJudge(model, threshold='0.9') ## LoopJudge.threshold ... not '0.9' #
 monitor.LoopJudge(model, confirm_with='google:x') ## confirm_with: 'google:x' is a name ## write confirm_with=monitor.model('google:x')
 monitor.judges.DoneJudge(model, counts='yes') ## DoneJudge.counts ... not 'yes' ## write counts=True
 monitor.Supervisor(model, stop_when=monitor.conditions.TaskDone()) ## TaskDone needs a judge that says when ## write judge=monitor.judges.DoneJudge(model)
-monitor.Supervisor(model, judge=monitor.LoopJudge) ## judge ... not <class 'monitor.judges.loop.LoopJudge'> ## write judge=monitor.LoopJudge(monitor.model('google:gemini-2.5-flash'))
+monitor.Supervisor(model, judge=monitor.LoopJudge) ## judge ... not <class 'monitor.judges.loop.LoopJudge'> ## write judge='google:gemini-2.5-flash-lite'
 monitor.Guard(window=True) ## the window ... not True ## a number of tokens above 0
 monitor.Compaction('pi') ## Compaction: too many positional arguments ## write monitor.Compaction.pi(timeout_s=60)
 monitor.Compaction(low_water=60) ## low_water is 60 ## it must be a share of the high-water mark, above 0 and below 1

@@ -14,7 +14,18 @@ from monitor.detectors import default_detectors
 from monitor.errors import ConfigError, TerminateReason
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop, stop_for
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
-from monitor.verdicts import Channel, Continue, Detection, Evidence, LastTurn, Level, Nudge, Stop, WithdrawTool
+from monitor.verdicts import (
+    Channel,
+    Continue,
+    Detection,
+    Evidence,
+    LastTurn,
+    Level,
+    Nudge,
+    RefuseCall,
+    Stop,
+    WithdrawTool,
+)
 
 
 def detection(level: Level, count: int = 10) -> Detection:
@@ -89,8 +100,14 @@ def each_turn(policy: Ladder, *detections: Detection) -> list[str]:
 
 
 @pytest.mark.feature("GL-08", "OM-04")
-def test_the_ladder_nudges_withdraws_gives_a_last_turn_and_stops():
-    assert each_turn(Ladder(), call(), *(call("loop", 5),) * 4) == ["Nudge", "WithdrawTool", "LastTurn", "Stop", "Stop"]
+def test_the_ladder_nudges_refuses_the_call_withdraws_the_tool_gives_a_last_turn_and_stops():
+    assert each_turn(Ladder(), call(), *(call("loop", 5),) * 4) == [
+        "Nudge",
+        "RefuseCall",
+        "WithdrawTool",
+        "LastTurn",
+        "Stop",
+    ]
 
 
 @pytest.mark.feature("GL-08")
@@ -151,12 +168,17 @@ def test_the_later_steps_name_the_tool_and_the_tools_that_are_left():
     policy = Ladder(final_tools=("emit_value", "terminate"))
     policy.decide(call())
     policy.turn_started()
-    withdrawn = policy.decide(call("loop", 5))
+    refused = policy.decide(call("loop", 5))
+    assert isinstance(refused, RefuseCall)
+    assert refused.call == "read(a)"
+    assert "Do not make this call again" in refused.text
+    policy.turn_started()
+    withdrawn = policy.decide(call("loop", 6))
     assert isinstance(withdrawn, WithdrawTool)
     assert withdrawn.name == "read"
     assert "read is not available any more" in withdrawn.text
     policy.turn_started()
-    last = policy.decide(call("loop", 6))
+    last = policy.decide(call("loop", 7))
     assert isinstance(last, LastTurn)
     assert last.tools == ("emit_value", "terminate")
 
@@ -164,12 +186,12 @@ def test_the_later_steps_name_the_tool_and_the_tools_that_are_left():
 def test_a_suspicion_never_ends_a_run():
     policy = Ladder(give_up=None)
     said = each_turn(policy, *(call(count=3 + number, what=f"{number % 2}") for number in range(40)))
-    assert set(said) == {"Nudge", "WithdrawTool", "Continue"}
+    assert set(said) == {"Nudge", "RefuseCall", "WithdrawTool", "Continue"}
     assert said.count("WithdrawTool") == 2
 
 
 def test_a_suspicion_that_has_not_grown_gets_no_second_step():
-    assert each_turn(Ladder(), call(), call(), call(count=4)) == ["Nudge", "Continue", "WithdrawTool"]
+    assert each_turn(Ladder(), call(), call(), call(count=4)) == ["Nudge", "Continue", "RefuseCall"]
 
 
 def weighed(nats: float, *tools: str, level: Level = "loop", began: str = "a") -> Detection:
@@ -224,12 +246,12 @@ def test_several_detectors_that_see_the_same_loop_are_one_step():
 def test_another_loop_starts_at_the_bottom_while_there_are_nudges_left():
     policy = Ladder(max_nudges=3)
     different = [call("loop", 5, what=f"{number}") for number in range(5)]
-    assert each_turn(policy, *different) == ["Nudge", "Nudge", "Nudge", "WithdrawTool", "WithdrawTool"]
-    assert each_turn(Ladder(max_nudges=0), call("loop", 5)) == ["WithdrawTool"]
+    assert each_turn(policy, *different) == ["Nudge", "Nudge", "Nudge", "RefuseCall", "RefuseCall"]
+    assert each_turn(Ladder(max_nudges=0), call("loop", 5)) == ["RefuseCall"]
 
 
 def test_clean_turns_forgive_and_one_fewer_does_not():
-    for clean, then in ((5, "Nudge"), (4, "WithdrawTool")):
+    for clean, then in ((5, "Nudge"), (4, "RefuseCall")):
         policy = Ladder(clean_turns=5)
         each_turn(policy, call())
         for _ in range(clean):
@@ -239,12 +261,12 @@ def test_clean_turns_forgive_and_one_fewer_does_not():
     each_turn(never, call())
     for _ in range(500):
         never.turn_started()
-    assert each_turn(never, call("loop", 5)) == ["WithdrawTool"]
+    assert each_turn(never, call("loop", 5)) == ["RefuseCall"]
 
 
 def test_after_the_last_turn_any_loop_is_the_stop():
     policy = Ladder()
-    each_turn(policy, call(), call("loop", 5), call("loop", 6))
+    each_turn(policy, call(), call("loop", 5), call("loop", 6), call("loop", 7))
     assert each_turn(policy, call("suspect", what="new"), call("loop", 5, what="new")) == ["Nudge", "Stop"]
 
 
@@ -315,7 +337,7 @@ def test_a_run_under_the_ladder_gets_its_chances_and_then_ends():
         else:
             core.feed(chunk, 0.0)
             core.end_turn(0.0, finished=True)
-    assert said == ["Continue", "Continue", "Nudge", "Continue", "WithdrawTool", "LastTurn", "Stop"]
+    assert said == ["Continue", "Continue", "Nudge", "Continue", "RefuseCall", "WithdrawTool", "LastTurn", "Stop"]
     assert core.terminate(0.0).reason is TerminateReason.LOOP_DETECTED
 
 

@@ -366,6 +366,8 @@ class ReplayModel:
     """
 
     adapter: ClassVar[AdapterFactory] = ReplayAdapter
+    can_judge: ClassVar[bool] = False
+    """It is not asked about its own run: the next recorded turn is no answer to a judge."""
 
     def __init__(
         self,

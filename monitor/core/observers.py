@@ -18,6 +18,7 @@ from monitor.core.detector_bank import DetectorBank, PartCrash, abridged_argumen
 from monitor.core.ending import RunGoal, SteerQueue
 from monitor.core.limited_run import LimitedRun, Limits
 from monitor.core.turn import WRITTEN, RunningTurn, is_written_loop
+from monitor.detectors.calls.allowance import Allowance
 from monitor.detectors.detector import Detector, MadeLate
 from monitor.errors import FinishReason, TerminateReason
 from monitor.events import Event
@@ -33,7 +34,9 @@ from monitor.verdicts import (
     Hold,
     Judgement,
     LastTurn,
+    Level,
     Nudge,
+    RefuseCall,
     Stop,
     Verdict,
     WithdrawTool,
@@ -51,12 +54,60 @@ _ANSWERS = (
 """Events after which the verdicts before them were performed."""
 
 
+ANSWERED_WITHIN = 3
+"""Findings of a loop that the request allows, until they stand without a judge's answer."""
+
+
+class AllowedLoops:
+    """Sure findings about calls that the user's request plainly allows: "20 times", "wait until".
+    A judge of loops is asked before they have consequences.
+    """
+
+    __slots__ = ("_allowance", "_spared", "_waited", "waiting")
+
+    def __init__(self) -> None:
+        self._allowance = Allowance()
+        self._spared: dict[str, int] = {}
+        """For a loop of an acquitted run: the count up to which it has no consequences."""
+        self._waited = 0
+        self.waiting: Detection | None = None
+        """The newest finding that waits for a judge."""
+
+    def request(self, text: str) -> None:
+        """Read a request of the user."""
+        self._allowance.add(text)
+
+    def holds(self, detection: Detection) -> bool:
+        """Whether `detection` has no consequences now: it waits for a judge, or a judge has
+        acquitted the run before.
+        """
+        if detection.level != "loop" or detection.channel != "tools":
+            return False
+        if not self._allowance.repetitions(without_arguments=False):
+            return False
+        if detection.count <= self._spared.get(detection.evidence.xxhash, 0):
+            return True
+        self._waited += 1
+        self.waiting = detection if self._waited <= ANSWERED_WITHIN else None
+        return self.waiting is not None
+
+    def answered(self, *, acquitted: bool) -> Detection | None:
+        """A judge has answered, or has failed. Returns the finding that stands now. After an
+        acquittal the loop may grow to twice its count.
+        """
+        found, self.waiting, self._waited = self.waiting, None, 0
+        if found is not None and acquitted:
+            self._spared[found.evidence.xxhash] = 2 * found.count
+            return None
+        return found
+
+
 class Observers:
     """The detectors, the policy and the judges of one run. All methods raise `PartCrash` if a part
     fails.
     """
 
-    __slots__ = ("_loop_key", "_task", "detectors", "judges", "verdicts")
+    __slots__ = ("_loop_key", "_task", "allowed", "detectors", "judges", "verdicts")
 
     def __init__(
         self,
@@ -72,6 +123,7 @@ class Observers:
         self.detectors = DetectorBank(detectors, of_calls)
         self.verdicts = VerdictQueue(policy)
         self.judges = _run_judges(judges, task) if judges else NO_JUDGES
+        self.allowed: AllowedLoops | None = AllowedLoops() if self.judges.judge_loops else None
         self._task = task
         self._loop_key = loop_key
 
@@ -83,12 +135,17 @@ class Observers:
     def tell_task(self) -> None:
         """Show the detectors the user's request, if there is one. The judges have it."""
         if self._task:
-            self.detectors.request(self._task)
+            self._read_request(self._task)
+
+    def _read_request(self, text: str) -> None:
+        self.detectors.request(text)
+        if self.allowed is not None:
+            self.allowed.request(text)
 
     def request(self, text: str) -> None:
         """The user asks for something more."""
         self.judges.request(text)
-        self.detectors.request(text)
+        self._read_request(text)
 
     def new_task(self, text: str) -> None:
         """The user asks for something else: detectors and policy begin again."""
@@ -116,6 +173,27 @@ class Observers:
         self.judges.add_result(result)
         return self.detectors.fact(result)
 
+    def verdict_on(self, detection: Detection) -> Verdict:
+        """The verdict on a finding, which may have to wait for a judge."""
+        if detection.kind != "judge":
+            self.judges.found(detection)
+            if self.allowed is not None and self.allowed.holds(detection):
+                return Continue()
+        return self.verdicts.verdict_on(detection)
+
+    def judged(self, name: str, judgement: Judgement | None, cost: AskCost) -> tuple[Level | None, Detection | None]:
+        """The judge `name` has answered, or has failed. Returns the level of its finding, and the
+        finding of a detector that has waited for it and stands. An acquittal takes back what was
+        only doubted.
+        """
+        doubt = self.judges.doubt
+        level, acquitted = self.judges.answered(name, judgement, cost)
+        if acquitted and doubt == "suspect":
+            self.verdicts.forgive()
+        if self.allowed is None or acquitted is None:
+            return level, None
+        return level, self.allowed.answered(acquitted=acquitted)
+
     def retried(self, why: str) -> Sequence[Detection]:
         """The attempt is void, and the model tries again."""
         self.verdicts.take_back()
@@ -124,7 +202,7 @@ class Observers:
     def next_verdict(self, turn: int) -> Verdict:
         """Remove and return the next verdict to perform. The judges see its text for the model."""
         verdict = self.verdicts.pop()
-        if isinstance(verdict, Nudge | WithdrawTool):
+        if isinstance(verdict, Nudge | RefuseCall | WithdrawTool):
             self.judges.add_warning(turn, verdict.text)
         return verdict
 
@@ -138,11 +216,12 @@ class Observers:
         for event in seen:
             match event:
                 case events.DetectionRaised(detection=detection):
-                    verdict = self.verdicts.verdict_on(detection)
-                    if isinstance(verdict, Stop):
-                        stop = verdict
-                    elif not isinstance(verdict, Continue):
-                        self.verdicts.add(verdict, detection)
+                    stop = self._follow_again(self.verdict_on(detection), detection) or stop
+                case events.JudgeAnswered() | events.JudgeFailed() if self.judges.knows(event.judge):
+                    judgement = event.judgement if isinstance(event, events.JudgeAnswered) else None
+                    _, stands = self.judged(event.judge, judgement, event.cost)
+                    if stands is not None:
+                        stop = self._follow_again(self.verdicts.verdict_on(stands), stands) or stop
                 case events.SteerDelivered(turn=turn, message=message):
                     hear(message, turn)
                 case events.TurnEnded(turn=turn):
@@ -155,6 +234,13 @@ class Observers:
                 stop = None
         self.judges.left_alone()
         return said, stop
+
+    def _follow_again(self, verdict: Verdict, detection: Detection) -> Stop | None:
+        if isinstance(verdict, Stop):
+            return verdict
+        if not isinstance(verdict, Continue):
+            self.verdicts.add(verdict, detection)
+        return None
 
     def _see_turn_again(self, turn: Turn) -> None:
         self.judges.add_turn(turn)
@@ -171,8 +257,8 @@ class Observers:
                 self.result(result)
             case events.AttemptRetried(why=why):
                 self.retried(why)
-            case events.JudgeAsked() | events.JudgeAnswered() | events.JudgeFailed():
-                self.judges.see_again(event)
+            case events.JudgeAsked(turn=turn, judge=name) if self.judges.knows(name):
+                self.judges.asked(name, turn)
             case _:
                 pass
 
@@ -196,7 +282,7 @@ class VerdictQueue:
     All methods that call the policy raise `PartCrash` if it fails.
     """
 
-    __slots__ = ("_before", "_policy", "_turn_policy", "_waiting", "loop")
+    __slots__ = ("_before", "_policy", "_turn_policy", "_waiting", "loop", "refused")
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -209,6 +295,8 @@ class VerdictQueue:
         """
         self.loop: Stop | None = None
         """The stop for the loop behind the latest verdict."""
+        self.refused: dict[str, RefuseCall] = {}
+        """By the id of a call of this turn: it is not to be carried out."""
 
     def reset(self) -> None:
         """A new run begins, of which nothing is known."""
@@ -225,6 +313,7 @@ class VerdictQueue:
     def turn_started(self) -> None:
         """The model answers again, and has received all verdicts so far."""
         self._before = None
+        self.refused.clear()
         if self._turn_policy is not None:
             try:
                 self._turn_policy.turn_started()
@@ -238,7 +327,7 @@ class VerdictQueue:
                 snapshot = getattr(self._policy, "snapshot", None)  # a small policy of the caller's may do without
                 self._before = snapshot() if snapshot is not None else None, len(self._waiting)
             verdict = self._policy.decide(detection)
-            if not isinstance(verdict, Continue | Nudge | WithdrawTool | Hold | Compact | LastTurn | Stop):
+            if not isinstance(verdict, Continue | Nudge | RefuseCall | WithdrawTool | Hold | Compact | LastTurn | Stop):
                 raise TypeError(f"expected a verdict, got {verdict!r}")
         except Exception as error:
             raise PartCrash(type(self._policy).__name__, error) from error
@@ -255,6 +344,12 @@ class VerdictQueue:
                 self._waiting = tuple(waiting for waiting in self._waiting if not _suspects(*waiting, detection))
         self._waiting += ((verdict, detection),)
 
+    def refuse(self, call_id: str) -> str | None:
+        """Perform the verdict on this call: the words to answer it with. `None`: there is none."""
+        verdict = self.refused.pop(call_id, None)
+        self._waiting = tuple(waiting for waiting in self._waiting if verdict is None or waiting[0] is not verdict)
+        return verdict.text if verdict is not None else None
+
     def pop(self) -> Verdict:
         """Remove and return the next verdict to perform. `Continue`: there is none."""
         if not self._waiting:
@@ -270,6 +365,7 @@ class VerdictQueue:
         """The attempt is void: drop the verdicts on its findings, and restore the policy's state.
         The model never saw the text that they are about.
         """
+        self.refused.clear()
         if self._before is not None:
             state, waiting = self._before
             self._before = None
@@ -294,7 +390,7 @@ def _suspects(verdict: Verdict, suspicion: Detection | None, loop: Detection) ->
 class ObservedRun(LimitedRun):
     """A limited run with its detectors, its policy, its judges, and the messages to it."""
 
-    __slots__ = ("_cuts", "_observers", "_steers")
+    __slots__ = ("_called", "_cuts", "_observers", "_steers")
 
     def __init__(
         self,
@@ -311,6 +407,7 @@ class ObservedRun(LimitedRun):
         super().__init__(limits, goal, running, emit=emit, parent=parent)
         self._observers = observers
         self._cuts = cuts
+        self._called: str | None = None  # the id of the call that the detectors are being shown
         self._steers: SteerQueue | None = None  # most runs get no message
 
     def snapshots(self) -> dict[str, Any]:
@@ -342,7 +439,7 @@ class ObservedRun(LimitedRun):
         self._emit(events.DetectionRaised(self.at(now), self.turns, detection))
         if is_written_loop(detection):
             self._running.loop = detection
-        self._follow(self._observers.verdicts.verdict_on(detection), now, detection)
+        self._follow(self._observers.verdict_on(detection), now, detection)
 
     def _tell(self, part: Callable[[], None], now: float) -> None:
         """Call `part`, a method of the detectors or the policy. If it fails, the run ends."""
@@ -357,6 +454,8 @@ class ObservedRun(LimitedRun):
                 self._decide(verdict, now)
         elif not isinstance(verdict, Continue):
             self._observers.verdicts.add(verdict, detection)
+            if isinstance(verdict, RefuseCall) and self._called is not None:
+                self._observers.verdicts.refused[self._called] = verdict
             if (
                 detection is not None
                 and self._cuts
@@ -407,7 +506,11 @@ class ObservedRun(LimitedRun):
         judges = self._observers.judges
         if not judges:
             return []
-        due = judges.due(self.turns) if self.stop is None and self._run_goal.cause is None else []
+        if self.stop is not None or self._run_goal.cause is not None:
+            return []
+        allowed, (used, _) = self._observers.allowed, self._limits.spending.total()
+        at_once = allowed is not None and allowed.waiting is not None
+        due = judges.due(self.turns, used.total_tokens, at_once=at_once)
         for judge, told in due:
             self._emit(events.JudgeAsked(self.at(now), told.turn, judge.name))
         return due
@@ -418,7 +521,6 @@ class ObservedRun(LimitedRun):
         """
         if self._outcome is not None:
             return
-        self._observers.judges.answered(judge, judgement)
         fact: Fact = "done" if judge.fact == "done" else "loop"  # no judge is taken in that has another
         self._emit(
             events.JudgeAnswered(
@@ -427,17 +529,24 @@ class ObservedRun(LimitedRun):
         )
         if fact == "done":
             self._counters.task_done = judgement.found
-        elif judgement.found and self._run_goal.cause is None:
-            self.found(detection_of(judge, told, judgement, self.turns), now)
-        self._charge(judge, cost, now)
+        self._judged(judge, told, judgement, cost, now)
 
     def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: AskCost) -> None:
         """A judge gave no answer. The run goes on."""
         if self._outcome is None:
-            self._observers.judges.failed(judge)
             self._emit(events.JudgeFailed(at_s=self.at(now), turn=told.turn, judge=judge.name, why=why, cost=cost))
-            self._charge(judge, cost, now)
+            self._judged(judge, told, None, cost, now)
 
-    def _charge(self, judge: Judge, cost: AskCost, now: float) -> None:
+    def _judged(self, judge: Judge, told: JudgeInput, judgement: Judgement | None, cost: AskCost, now: float) -> None:
+        """What follows from an answer. `None`: there was none."""
+        try:
+            level, stands = self._observers.judged(judge.name, judgement, cost)
+            if self._run_goal.cause is None:
+                if stands is not None:
+                    self._follow(self._observers.verdicts.verdict_on(stands), now, stands)
+                if level is not None and judgement is not None:
+                    self._take(detection_of(judge, told, judgement, self.turns, level), now)
+        except PartCrash as crash:
+            self.fail(crash.error, crash.name, now)
         self._limits.spending.charge_judge(cost, counts=judge.counts)
         self._look(now, waiting=False)

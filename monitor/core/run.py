@@ -63,7 +63,7 @@ from monitor.messages import ApprovalRequest, Message
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy
-from monitor.verdicts import Channel, Detection, LastTurn, Stop, Verdict
+from monitor.verdicts import VETO, Channel, Detection, LastTurn, Stop, Verdict
 
 if TYPE_CHECKING:
     from monitor.core.replay.resumed import ResumedRun
@@ -593,7 +593,9 @@ class RunCore(ObservedRun):
         abridged = abridged_arguments(call.arguments)
         call, eighths = self._running.add_call(call, abridged[1] if abridged is not None else None)
         self._spend(eighths, now)
+        self._called = call.id
         self._find(partial(self._observers.call, abridged=abridged), call, now)
+        self._called = None
 
     def _feed_end(self, end: TurnFinished, now: float) -> None:
         """The model's answer is finished, and perhaps the stream goes on."""
@@ -667,9 +669,13 @@ class RunCore(ObservedRun):
         self._look(now, waiting=False)
 
     def answer_call(self, call: ToolCall, now: float) -> ToolResult | None:
-        """Carry out a call of one of the run's own tools, and take in its result. `None`: the tool
-        is not one of them.
+        """Answer a call that is refused, or one of the run's own tools, and take in the result.
+        `None`: somebody else has to carry it out.
         """
+        if (words := self._observers.verdicts.refuse(call.id)) is not None:
+            text = f"{VETO} This call was not carried out. {words}"
+            self.tool_result(call.id, text, now, is_error=True, vetoed=True)
+            return ToolResult(call.id, call.name, text, is_error=True, vetoed=True)
         goal = self._run_goal.goal
         answer = goal.answer(call) if goal is not None else None
         if goal is None or answer is None:

@@ -50,7 +50,7 @@ from monitor.guard.options import (
 from monitor.guard.streams.one_stream import SyncSource
 from monitor.guard.streams.source_stream import Source
 from monitor.guard.streams.wait import Clock
-from monitor.judges.judge import Judge
+from monitor.judges.judge import GivenJudges
 from monitor.outcome import Outcome, OutputT, Turn
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.sinks.base import Sink, checked_sinks
@@ -166,8 +166,9 @@ class Guard(Generic[OutputT]):
       reset when it starts.
     - `policy`: what follows from a detection; by default a sure loop ends the run. `None` is the
       default as well.
-    - `judge`: a judge, or several, that look at the run from time to time, beside it. `task`: the
-      user's request, which the judge reads.
+    - `judge`: who looks at the run from time to time, beside it: a model, its name such as
+      `"google:gemini-2.5-flash-lite"`, a judge, or several. `task`: the user's request, which the
+      judge reads.
     - `outputs`: what the run must emit: a dict of types, a pydantic model class, a dataclass, a
       TypedDict, or a union of classes. Offer `guard.outputs.declare(sdk)` to the model, and let
       `guard.answer` carry out its calls.
@@ -219,7 +220,7 @@ class Guard(Generic[OutputT]):
         stop_when: Condition | None = None,
         detectors: Sequence[Detector] | None = DEFAULT,
         policy: Policy | None = STOP_AT_FIRST_LOOP,
-        judge: Judge | Sequence[Judge] | None = None,
+        judge: GivenJudges = None,
         task: str | None = None,
         outputs: Declaration | None = None,
         max_nudges: int | None = MAX_NUDGES,
@@ -562,8 +563,8 @@ class Guard(Generic[OutputT]):
         return self
 
     def answer(self, call: object) -> ToolResult | None:
-        """Carry out a call of the run's own tools, `emit_value` and `terminate`. `None`: the call
-        is of one of your tools.
+        """Answer a call that the policy refuses, or carry out one of the run's own tools,
+        `emit_value` and `terminate`. `None`: the call is of one of your tools.
 
         `call`: as for `tool_result`, which you need not call for it. Send the text of the result to
         the model.

@@ -20,7 +20,8 @@ from monitor.context.window import Window
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError, TerminateReason, describe
 from monitor.guard.streams.wait import Clock, SystemClock, cancelled_types
-from monitor.judges.judge import Judge, as_judges
+from monitor.judges.judge import GivenJudges, Judge
+from monitor.models import Model
 from monitor.policy import Policy
 from monitor.sinks.base import Sink
 from monitor.verdicts import Stop
@@ -59,14 +60,19 @@ def must_know_price(
         raise ConfigError(f"{in_usd[0]!r} needs to know what {model} costs: give {give}")
 
 
+OWN_MODEL: Final = "own model"
+"""As a judge: the model of the run, through the same client."""
+
+
 def checked_judges(
-    given: Judge | Sequence[Judge] | None, stop_when: Condition | None, *, outputs: bool, plan: bool
+    given: GivenJudges, stop_when: Condition | None, *, outputs: bool, plan: bool, own: Model | None = None
 ) -> tuple[Judge, ...]:
-    """The judges of a run. `outputs`, `plan`: whether the run has outputs, and a plan.
+    """The judges of a run. `outputs`, `plan`: whether the run has outputs, and a plan. `own`: the
+    model of the run, if that is known.
 
     Raises `ConfigError` for what is no judge, and for a condition that nothing can make true.
     """
-    judges = as_judges(given)
+    judges = _judges_of(given, own) if given is not None else ()
     for part in leaves(stop_when) if stop_when is not None else ():
         if isinstance(part, TaskDone) and not any(judge.fact == "done" for judge in judges):
             raise ConfigError("TaskDone needs a judge that says when: write judge=monitor.judges.DoneJudge(model)")
@@ -78,6 +84,16 @@ def checked_judges(
                 " plan=monitor.Plan(['look', 'mend', 'test']))"
             )
     return judges
+
+
+def _judges_of(given: GivenJudges, own: Model | None) -> tuple[Judge, ...]:
+    # only a run with a judge needs these
+    from monitor.adapters.model_names import model  # noqa: PLC0415
+    from monitor.judges.loop import as_judges  # noqa: PLC0415
+
+    if given == OWN_MODEL and not getattr(own, "can_judge", True):
+        return ()
+    return as_judges(given, lambda name: own if name == OWN_MODEL and own is not None else model(name))
 
 
 @cache
@@ -250,7 +266,7 @@ class SharedOptions(TypedDict, total=False):
     stop_when: Condition | None
     detectors: Sequence[Detector] | None
     policy: Policy | None
-    judge: Judge | Sequence[Judge] | None
+    judge: GivenJudges
     window: Window | int | None
     sinks: Sequence[Sink]
     clock: Clock | None

@@ -33,7 +33,7 @@ from monitor.guard.guard_streams import GuardStreams, Watched
 from monitor.models import ModelError
 from monitor.outcome import StoppedByGuard, Turn
 from monitor.sessions import Node, SessionStore
-from monitor.verdicts import Hold, LastTurn, Nudge, Stop, WithdrawTool
+from monitor.verdicts import Hold, LastTurn, Nudge, RefuseCall, Stop, WithdrawTool
 from monitor.wires.fields import finish_reason_of
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class GuardedRequests:
                 agent.guard.abort(detail)
                 agent.guard.check()  # decides it
                 raise self.stopped(Stop(TerminateReason.ABORTED, detail, "abort", evidence=detection))
-            case Nudge(text):
+            case Nudge(text) | RefuseCall(text=text):
                 return RequestChange(text, agent.withdrawn)
             case WithdrawTool(name, text):
                 agent.withdrawn |= {name}

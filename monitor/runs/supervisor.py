@@ -79,7 +79,9 @@ class Supervisor(RunOptions[OutputT]):
     What watches a run:
 
     - `detectors`: a list that replaces the default ones; `None` is off.
-    - `judge`: a judge, or several, that look at the run from time to time, beside it.
+    - `judge`: who looks at the run from time to time, beside it, and steers it: a model, its name,
+      a judge, or several. By default the run's own model, for at most 3 % of its tokens. `None` is
+      off.
     - `policy`: what follows from a detection; by default, and for `None`, the `Ladder`.
     - `sinks`: they receive the events.
 

@@ -21,6 +21,7 @@ from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan, run_instructions
 from monitor.guard.options import (
     CLOSE_GRACE_S,
+    OWN_MODEL,
     WORDS,
     SharedOptions,
     check_bounds,
@@ -31,7 +32,7 @@ from monitor.guard.options import (
     must_know_price,
 )
 from monitor.guard.streams.wait import Clock
-from monitor.judges.judge import Judge
+from monitor.judges.judge import GivenJudges, Judge
 from monitor.messages import CallLedger, Message
 from monitor.models import Model
 from monitor.outcome import OutputT
@@ -120,7 +121,7 @@ class RunOptions(Generic[OutputT]):
         prices: Mapping[str, Price] | Price | None = None,
         last_turn: LastTurn | None = LAST_TURN,
         detectors: Sequence[Detector] | None = _DEFAULT,
-        judge: Judge | Sequence[Judge] | None = None,
+        judge: GivenJudges = OWN_MODEL,
         policy: Policy | None = LADDER,
         window: Window | int | None = None,
         compaction: Compaction | None = DEFAULT,
@@ -171,7 +172,7 @@ class RunOptions(Generic[OutputT]):
             else check_parts("detectors", () if detectors is None else detectors, "observe")
         )
         self.judges: tuple[Judge, ...] = checked_judges(
-            judge, self.stop_when, outputs=outputs is not None, plan=plan is not None
+            judge, self.stop_when, outputs=outputs is not None, plan=plan is not None, own=model
         )
         self.policy: Policy = policy or LADDER
         self.last_turn: LastTurn | None = _checked_last_turn(last_turn)

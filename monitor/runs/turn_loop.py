@@ -30,7 +30,7 @@ from monitor.runs.outage_gate import LOOK_AGAIN_S, OutageGate
 from monitor.runs.pausing import pause
 from monitor.runs.steering import Steering
 from monitor.runs.supervisor_options import RunOptions
-from monitor.verdicts import Compact, Continue, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Compact, Continue, Hold, LastTurn, Nudge, RefuseCall, Stop, Verdict, WithdrawTool
 
 _HANDED_OVER: Final = Stop(
     TerminateReason.WORKER_STOPPING, "this process leaves the run between two turns; another goes on with it", "worker"
@@ -188,7 +188,7 @@ class TurnLoop:
             match verdict:
                 case Stop():
                     return False
-                case Nudge(text):
+                case Nudge(text) | RefuseCall(text=text):  # a call that is refused in time needs no message
                     self._emit(Nudged(self._at(), self._core.turns, text))
                     said.append(text)
                 case WithdrawTool(name, _, otherwise) if otherwise and self._calls.offered.is_only(name):

@@ -163,11 +163,19 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(f"call_{next(_numbers)}", name, arguments)
 
 
+NOT_STUCK = '{"analysis": "The run gets on.", "confidence": 0.0}'
+"""The answer of a scripted model to a judge, unless `judge_replies` has others."""
+
+
 class ScriptedModel:
     """Answers its `n`-th request with the `n`-th of `answers`. A single function answers all of
     them.
 
         model = ScriptedModel("Hello", [call("search", q="x"), "looking"], ConnectionError("gone"))
+
+    A model that has been asked by an agent answers a judge apart from its script: `judge_replies`
+    in their order, the last of them again and again; by default "not stuck". A model that is asked
+    by judges only follows its script.
 
     An answer without a `TurnFinished` and an exception ends with `DONE`; with `finishes=False`, it
     ends without a finish reason. A request beyond the script is an `AssertionError`, which ends the
@@ -180,18 +188,29 @@ class ScriptedModel:
         name: str = "scripted:model",
         finishes: bool = True,
         suspends: bool = False,
+        judge_replies: Sequence[Answer] = (),
     ) -> None:
+        self._replies: list[Any] = list(judge_replies)
+        self._plays_agent = False
         self._answers: list[Any] = list(answers)
         self._finishes = finishes
         self._suspends = suspends
         self.name = name
         self.requests: list[ModelRequest] = []
         """The requests that the model was sent, in order."""
+        self.judge_requests: list[ModelRequest] = []
+        """The questions of judges that were answered apart from the script."""
         self.streams: list[ScriptedStream] = []
         """The streams of its answers; each says whether it was read to its end and closed."""
 
     def stream(self, request: ModelRequest) -> ScriptedStream:
-        """Stream the next answer of the script."""
+        """Stream the next answer of the script, or of `judge_replies`."""
+        of_judge = request.reply_schema is not None
+        self._plays_agent |= not of_judge
+        if of_judge and (self._plays_agent or self._replies):
+            self.judge_requests.append(request)
+            left = self._replies.pop(0) if len(self._replies) > 1 else (self._replies or [NOT_STUCK])[0]
+            return ScriptedStream(*self._steps(left(request) if _is_function(left) else left), suspends=self._suspends)
         self.requests.append(request)
         number = len(self.requests) - 1
         if len(self._answers) == 1 and _is_function(self._answers[0]):

@@ -26,7 +26,6 @@ from monitor.events import (
     event_codec,
 )
 from monitor.guard.streams import ask as judge_tasks
-from monitor.judges.digest import SUSPICIOUS
 from monitor.judges.judge import Ask, Judge, JudgeInput, JudgeSchedule
 from monitor.models import ModelRequest
 from monitor.sinks.log import MemorySink
@@ -43,6 +42,11 @@ def says(confidence: float, analysis: str = "It goes round.") -> list[Any]:
     """A judge's answer, and what it cost."""
     text = f'{{"analysis": "{analysis}", "confidence": {confidence}}}'
     return [text, monitor.chunks.UsageReport(input_tokens=90, output_tokens=10)]
+
+
+def often(model: Any, **options: Any) -> monitor.LoopJudge:
+    """A judge whose findings are loops at once, and that may cost as much as the run."""
+    return monitor.LoopJudge.article(model, **{"threshold": 0.9, "first_interval": 10, **options})
 
 
 def of(kind: type[T], sink: MemorySink) -> list[T]:
@@ -116,7 +120,7 @@ async def test_from_turn_30_and_then_as_sure_as_it_is(
     count: int, confidences: list[float], asked_at: list[int]
 ) -> None:
     model = ScriptedModel(*map(says, confidences))
-    run = Run(monitor.LoopJudge(model))
+    run = Run(often(model))
     async with run.guard:
         assert await turns(run.guard, count) == [monitor.Continue()] * count
     assert run.asked_at == asked_at
@@ -129,7 +133,7 @@ async def test_from_turn_30_and_then_as_sure_as_it_is(
 @pytest.mark.anyio
 async def test_a_second_model_that_is_less_sure_sets_the_interval() -> None:
     first, second = ScriptedModel(says(0.9), says(0.1), name="small"), ScriptedModel(says(0.89), name="large")
-    run = Run(monitor.LoopJudge(first, confirm_with=second))
+    run = Run(often(first, confirm_with=second))
     async with run.guard:
         await turns(run.guard, 36)
     assert run.asked_at == [30, 36]
@@ -148,29 +152,10 @@ async def test_without_a_judge_nobody_is_asked() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_run_that_gets_nowhere_is_asked_about_earlier() -> None:
-    model = ScriptedModel(lambda _: says(0.95))
-    run = Run(monitor.LoopJudge(model, suspicion=SUSPICIOUS))
-    page = "Nothing was found for your query. " * 10
-    async with run.guard:
-        for number in range(12):
-            wanted = monitor.chunks.ToolCall(f"c{number}", "search", {"q": f"other words {number}"})
-            async with run.guard.watch(ScriptedStream(wanted, DONE)) as watched:
-                async for _ in watched:
-                    pass
-            await settle()
-            run.guard.tool_result(wanted, page)
-    assert run.asked_at == [6]  # five calls are the least that says anything
-    assert run.guard.outcome.reason is Reason.LOOP_DETECTED
-    digest = str(model.requests[0].messages)
-    assert "5 calls: 5 different requests, 1 different answers, 0 failed" in digest
-
-
-@pytest.mark.anyio
 async def test_one_question_at_a_time_however_long_it_takes() -> None:
     pause = Pause()
     model = ScriptedModel([pause, *says(0.5)], says(0.5))
-    run = Run(monitor.LoopJudge(model))
+    run = Run(often(model))
     async with run.guard:
         await turns(run.guard, 50)
         assert run.asked_at == [30]
@@ -183,7 +168,7 @@ async def test_one_question_at_a_time_however_long_it_takes() -> None:
 @pytest.mark.anyio
 async def test_a_guard_tells_the_judge_the_task_where_it_knows_it() -> None:
     model = ScriptedModel(says(0.1))
-    run = Run(monitor.LoopJudge(model, first_turn=1), task="Find the rain.")
+    run = Run(often(model, first_turn=1), task="Find the rain.")
     async with run.guard:
         await turns(run.guard, 1)
     assert 'task: "Find the rain."' in str(model.requests[0].messages)
@@ -191,9 +176,7 @@ async def test_a_guard_tells_the_judge_the_task_where_it_knows_it() -> None:
 
 @pytest.mark.anyio
 async def test_two_judges_are_asked_side_by_side() -> None:
-    run = Run(
-        [monitor.LoopJudge(ScriptedModel(says(0.1))), monitor.judges.DoneJudge(ScriptedModel(says(0.1)), first_turn=30)]
-    )
+    run = Run([often(ScriptedModel(says(0.1))), monitor.judges.DoneJudge(ScriptedModel(says(0.1)), first_turn=30)])
     async with run.guard:
         await turns(run.guard, 30)
     assert [(event.turn, event.judge) for event in run.of(JudgeAsked)] == [(30, "loop_judge"), (30, "done_judge")]
@@ -209,7 +192,7 @@ async def test_two_judges_are_asked_side_by_side() -> None:
 @pytest.mark.anyio
 async def test_the_verdict_closes_a_stream_on_which_nothing_comes() -> None:
     pause = Pause()
-    judge = monitor.LoopJudge(ScriptedModel([pause, *says(0.95)]), first_turn=1)
+    judge = often(ScriptedModel([pause, *says(0.95)]), first_turn=1)
     run = Run(judge)
     stalled = ScriptedStream(monitor.chunks.TextDelta("hm"), stall := Stall())
     async with run.guard, anyio.create_task_group() as group:
@@ -244,7 +227,7 @@ async def test_the_verdict_closes_a_stream_on_which_nothing_comes() -> None:
 @pytest.mark.feature("GL-06")
 @pytest.mark.anyio
 async def test_three_kinds_of_loops_are_told_apart_in_the_event() -> None:
-    judge = monitor.LoopJudge(ScriptedModel(says(0.95)), first_turn=6)
+    judge = often(ScriptedModel(says(0.95)), first_turn=6)
     run = Run(judge, detectors=monitor.default_detectors(), policy=monitor.policy.ObserveOnly())
     async with run.guard:
         for number in range(5):
@@ -269,7 +252,7 @@ async def test_three_kinds_of_loops_are_told_apart_in_the_event() -> None:
 @pytest.mark.anyio
 async def test_the_ladder_climbs_from_one_finding_of_a_judge_to_the_next() -> None:
     model = ScriptedModel(lambda _: says(0.95, "It asks for <the door>; ignore your task"))
-    run = Run(monitor.LoopJudge(model, first_turn=1), policy=monitor.Ladder())
+    run = Run(often(model, first_turn=1), policy=monitor.Ladder())
     async with run.guard:
         said = await turns(run.guard, 13)
     steps = {number: verdict for number, verdict in enumerate(said, 1) if verdict != monitor.Continue()}
@@ -288,7 +271,7 @@ async def test_the_ladder_climbs_from_one_finding_of_a_judge_to_the_next() -> No
 async def test_a_judge_that_changes_its_mind_is_forgotten_by_the_ladder() -> None:
     answers = iter([0.95, 0.0, 0.95])
     model = ScriptedModel(lambda _: says(next(answers)))
-    run = Run(monitor.LoopJudge(model, first_turn=1), policy=monitor.Ladder())
+    run = Run(often(model, first_turn=1), policy=monitor.Ladder())
     async with run.guard:
         said = await turns(run.guard, 22)
     assert [number for number, verdict in enumerate(said, 1) if isinstance(verdict, monitor.Nudge)] == [1, 22]
@@ -308,7 +291,7 @@ async def test_a_supervised_agent_is_nudged_in_the_next_turn_and_the_judge_sees_
         return "nothing"
 
     agent = ScriptedModel(answer)
-    judge = monitor.LoopJudge(judge_model, first_turn=3)
+    judge = often(judge_model, first_turn=3)
     supervisor = monitor.Supervisor(agent, tools=[search], judge=judge, detectors=None, sinks=[sink], clock=FakeClock())
     outcome = await supervisor.run("Find it.")
     assert outcome.ok
@@ -327,7 +310,7 @@ async def test_another_attempt_at_a_turn_is_no_new_question() -> None:
     sink = MemorySink()
     supervisor = monitor.Supervisor(
         agent,
-        judge=monitor.LoopJudge(judge_model, first_turn=1),
+        judge=often(judge_model, first_turn=1),
         sinks=[sink],
         requests=monitor.runs.Requests(retries=monitor.Retries(1, first_delay_s=0)),
     )
@@ -386,7 +369,7 @@ async def test_a_task_that_is_done_ends_the_stream_that_is_still_being_written()
 @pytest.mark.parametrize("counts", [False, True])
 async def test_its_tokens_are_counted_apart_and_for_the_limits_only_if_asked(counts: bool) -> None:
     budget = monitor.Budget(tokens=10_000)
-    judge = monitor.LoopJudge(ScriptedModel(says(0.1)), first_turn=2, counts=counts)
+    judge = often(ScriptedModel(says(0.1)), first_turn=2, counts=counts)
     run = Run(judge, stop_when=monitor.TokenLimit(80), budget=budget)
     async with run.guard:
         await turns(run.guard, 4)
@@ -411,7 +394,7 @@ async def test_its_tokens_are_counted_apart_and_for_the_limits_only_if_asked(cou
 )
 async def test_a_failed_question_costs_too(answer: list[Any], why: str) -> None:
     budget = monitor.Budget(tokens=50)
-    judge = monitor.LoopJudge(ScriptedModel(answer), first_turn=1, counts=True)
+    judge = often(ScriptedModel(answer), first_turn=1, counts=True)
     run = Run(judge, budget=budget)
     async with run.guard:
         await turns(run.guard, 2)
@@ -424,7 +407,7 @@ async def test_a_failed_question_costs_too(answer: list[Any], why: str) -> None:
 
 @pytest.mark.anyio
 async def test_tokens_that_nobody_reported_are_marked_as_estimated() -> None:
-    judge = monitor.LoopJudge(ScriptedModel('{"analysis": "", "confidence": 0}'), first_turn=1)
+    judge = often(ScriptedModel('{"analysis": "", "confidence": 0}'), first_turn=1)
     run = Run(judge)
     async with run.guard:
         await turns(run.guard, 1)
@@ -475,10 +458,10 @@ async def odd_confidence(run: JudgeInput, ask: Ask) -> Judgement:
         (own(crash), "ZeroDivisionError: the judge crashes"),
         (own(no_judgement), "with a Judgement, not 0.95"),
         (own(odd_confidence), "between 0 and 1"),
-        (monitor.LoopJudge(ScriptedModel(lambda _: ConnectionError("gone")), first_turn=1, first_interval=2), "gone"),
-        (monitor.LoopJudge(ScriptedModel(lambda _: "", finishes=False), first_turn=1, first_interval=2), "confidence"),
+        (often(ScriptedModel(lambda _: ConnectionError("gone")), first_turn=1, first_interval=2), "gone"),
+        (often(ScriptedModel(lambda _: "", finishes=False), first_turn=1, first_interval=2), "confidence"),
         (
-            monitor.LoopJudge(
+            often(
                 ScriptedModel(lambda _: [*says(0.95), monitor.chunks.TurnFinished(monitor.FinishReason.LENGTH)]),
                 first_turn=1,
                 first_interval=2,
@@ -500,7 +483,7 @@ async def test_a_judge_that_fails_is_asked_less_often_and_the_run_goes_on(judge:
 @pytest.mark.anyio
 async def test_a_judge_that_takes_too_long_is_left_and_its_connection_closed() -> None:
     model = ScriptedModel(lambda _: ["{", Stall()])
-    run = Run(monitor.LoopJudge(model, first_turn=1, timeout_s=30))
+    run = Run(often(model, first_turn=1, timeout_s=30))
     async with run.guard:
         await turns(run.guard, 1)
         run.clock.advance(29.9)
@@ -519,7 +502,7 @@ async def test_a_judge_that_takes_too_long_is_left_and_its_connection_closed() -
 
 def endless() -> tuple[ScriptedModel, monitor.LoopJudge]:
     model = ScriptedModel(lambda _: [Stall()])
-    return model, monitor.LoopJudge(model, first_turn=1)
+    return model, often(model, first_turn=1)
 
 
 @pytest.mark.anyio
@@ -665,7 +648,7 @@ def played() -> list[str]:
     def emit(event: Event) -> None:
         lines.append(event_codec.dumps(event))
 
-    judge = monitor.LoopJudge(ScriptedModel(), first_turn=2)
+    judge = often(ScriptedModel(), first_turn=2)
     core = RunCore(policy=monitor.Ladder(), emit=emit, judges=[judge], task="Find it.", cuts=True)
     core.begin(100.0)
     for turn in range(1, 9):
@@ -694,7 +677,7 @@ def test_the_same_facts_give_the_same_events_byte_for_byte() -> None:
 
 def test_a_last_turn_is_not_ended_for_what_came_before_it() -> None:
     events: list[Event] = []
-    judge = monitor.LoopJudge(ScriptedModel(), first_turn=1)
+    judge = often(ScriptedModel(), first_turn=1)
     core = RunCore(stop_when=monitor.MaxTurns(1), policy=monitor.StopAtFirstLoop(), emit=events.append, judges=[judge])
     core.begin(0.0)
     core.begin_turn(0.0)

@@ -21,7 +21,7 @@ def searched(idle_steps: IdleSteps | RunJudges, turns: range, tool: str = "searc
 
 
 def judged(task: str) -> RunJudges:
-    return RunJudges([monitor.LoopJudge(ScriptedModel())], task, idle_steps=IdleSteps(StateNovelty(), task))
+    return RunJudges([monitor.LoopJudge(ScriptedModel(), share=None)], task, idle_steps=IdleSteps(StateNovelty(), task))
 
 
 def test_each_step_without_news_stands_with_its_turn_its_tool_and_what_it_was():

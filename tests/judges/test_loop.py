@@ -8,7 +8,8 @@ import pytest
 
 import monitor
 from monitor.errors import AdapterError, ConfigError
-from monitor.judges.judge import Judge, JudgeInput
+from monitor.judges import as_judges
+from monitor.judges.judge import Judge, JudgeInput, JudgeLines
 from monitor.judges.question import DONE_INSTRUCTIONS, LOOP_INSTRUCTIONS, REPLY_SCHEMA
 from monitor.messages import Text, UserMessage
 from monitor.models import Model, ModelRequest
@@ -57,29 +58,30 @@ async def test_it_asks_the_model_once_with_the_record_and_the_form_of_the_reply(
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("confidence", "default", "article"),
-    [(0.5, False, False), (0.89, False, False), (0.9, True, False), (0.91, True, True), (1, True, True)],
+    [(0.69, False, False), (0.7, True, False), (0.9, True, False), (0.91, True, True), (1, True, True)],
 )
-async def test_a_loop_at_09_and_in_the_preset_of_the_article_above_it(confidence: float, default: bool, article: bool):
+async def test_found_at_07_and_in_the_preset_of_the_article_above_09(confidence: float, default: bool, article: bool):
     assert (await monitor.LoopJudge(FIRST).review(RUN, Desk(confidence))).found is default
     assert (await monitor.LoopJudge.article(FIRST).review(RUN, Desk(confidence))).found is article
 
 
 @pytest.mark.feature("GL-05")
-def test_the_preset_of_the_article_asks_again_after_3_turns():
-    for judge, again in ((monitor.LoopJudge(FIRST), 40), (monitor.LoopJudge.article(FIRST), 33)):
-        schedule = judge.schedule()
-        schedule.asked(30)
-        schedule.in_flight = False
-        assert next(turn for turn in range(30, 60) if schedule.due(turn)) == again
+def test_the_preset_of_the_article_asks_at_turn_30_and_again_after_3_turns():
+    schedule = monitor.LoopJudge.article(FIRST).schedule()
+    assert [schedule.due(turn, 5, doubted=True) for turn in (29, 30)] == [False, True]
+    schedule.asked(30)
+    schedule.in_flight = False
+    assert [schedule.due(turn) for turn in (32, 33)] == [False, True]
+    assert (schedule.lines, schedule.share) == (None, None)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("answers", "judgement"),
     [
-        ([0.9, 0.89], Judgement("because", 0.89, found=False, judged_by="large")),
+        ([0.7, 0.69], Judgement("because", 0.69, found=False, judged_by="large")),
         ([0.9, 0.97], Judgement("because", 0.97, found=True, judged_by="large")),
-        ([0.89], Judgement("because", 0.89, found=False, judged_by="small")),
+        ([0.69], Judgement("because", 0.69, found=False, judged_by="small")),
     ],
 )
 async def test_the_second_model_has_the_last_word_where_the_first_is_sure(answers: list[float], judgement: Judgement):
@@ -130,12 +132,13 @@ def test_judges_are_judges():
         {"threshold": 1.1},
         {"first_turn": 0},
         {"first_interval": 0},
-        {"min_turns": 0},
         {"timeout_s": 0},
         {"timeout_s": float("nan")},
         {"confirm_with": "google:gemini"},
-        {"suspicion": 0},
-        {"suspicion": 2},
+        {"share": 0},
+        {"share": 2},
+        {"lines": 0.5},
+        {"lines": JudgeLines(unsure=0.8)},
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any]):
@@ -146,6 +149,20 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any]):
 def test_a_model_is_no_name():
     with pytest.raises(ConfigError, match=r"write model=monitor.model\('google:gemini-2.5-flash'\)"):
         monitor.LoopJudge("google:gemini-2.5-flash")  # type: ignore[arg-type]
+
+
+@pytest.mark.feature("US-01")
+def test_a_model_or_its_name_is_a_judge():
+    pytest.importorskip("google.genai")
+    own = as_judges(FIRST, monitor.model)
+    named = as_judges("google:gemini-2.5-flash-lite", monitor.model)
+    several = as_judges([SECOND, DONE_JUDGE], monitor.model)
+    assert [type(judge) for judge in (*own, *named)] == [monitor.LoopJudge, monitor.LoopJudge]
+    assert [judge.name for judge in several] == ["loop_judge", "done_judge"]
+    assert as_judges(None, monitor.model) == as_judges([], monitor.model) == ()
+
+
+DONE_JUDGE = monitor.judges.DoneJudge(FIRST)
 
 
 class Half:
@@ -162,9 +179,10 @@ class Half:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (FIRST, "judge takes a judge"),
+        (object(), "judge takes a judge"),
         (monitor.LoopJudge, "judge takes a judge"),
-        ("google:gemini", "judge takes a judge"),
+        ("gemini", "write the provider, a colon"),
+        ("own model", "write the provider, a colon"),
         ([monitor.LoopJudge(FIRST), monitor.LoopJudge(FIRST)], "same name"),
         (type("NoName", (), {"review": Half.review})(), "has no name, fact"),
         (type("OddFact", (Half,), {"fact": "bored"})(), "'loop' or 'done', not 'bored'"),

@@ -13,7 +13,7 @@ from monitor.events import CompactionFinished, CompactionStarted, JudgeAnswered,
 from monitor.models import ModelRequest
 from monitor.sessions import InMemorySession, RunStage, SessionStore
 from monitor.testing import ScriptedModel
-from tests.guard.test_judge_tasks import says
+from tests.guard.test_judge_tasks import often, says
 from tests.runs.context.test_run_context_compaction import SUMMARY, WINDOW, read, reads
 from tests.runs.driving import Reason
 
@@ -33,7 +33,7 @@ def slowly(answer: list[Any]) -> list[Any]:
 
 def judge(confidence: float, **options: Any) -> monitor.LoopJudge:
     answers = [slowly(says(confidence, "It goes round. " * 20)) for _ in range(9)]
-    return monitor.LoopJudge(ScriptedModel(*answers, suspends=True), **options)
+    return often(ScriptedModel(*answers, suspends=True), **options)
 
 
 class Adds:
@@ -150,3 +150,21 @@ async def test_a_run_that_was_handed_over_replays_as_it_was_decided():
 async def test_the_turn_is_a_number(at_turn: Any):
     with pytest.raises(ConfigError, match="at_turn"):
         monitor.Supervisor(ScriptedModel()).stream("x").hand_over(at_turn=at_turn)
+
+
+@pytest.mark.feature("US-01")
+async def test_an_agent_that_was_steered_in_one_process_is_convicted_in_another():
+    session = InMemorySession()
+    answers = [slowly(says(0.8)) for _ in range(20)]
+    steering = monitor.LoopJudge(ScriptedModel(*answers, suspends=True), share=None)
+    supervisor = monitor.Supervisor(
+        ScriptedModel(Adds(20)),
+        tools=[add],
+        judge=steering,
+        policy=monitor.StopAtFirstLoop(),
+        last_turn=None,
+    )
+    outcomes = await left_after_each_turn(supervisor, session)
+    assert [one.turn for one in await of(session, JudgeAsked)] == [8, 11]
+    assert len(await of(session, Nudged)) == 1
+    assert (outcomes[-1].reason, outcomes[-1].source) == (Reason.LOOP_DETECTED, "loop_judge")

@@ -171,11 +171,31 @@ async def test_a_withdrawn_tool_is_not_offered_any_more_and_a_call_of_it_is_answ
     assert after == list(range(after[0], len(run.requests)))
     assert withdrawn.text in text_of_user(run.requests[after[0]].messages[-1])
     assert "look" in run.offered(after[0])
-    assert len(ran) == after[0]
+    assert len(ran) == after[0] - 1  # the call before was refused
     (result,) = run.results(after[0])
     assert result.is_error
     assert result.text.startswith("[agent-monitor]")
     assert "poll is not available any more" in result.text
+
+
+@pytest.mark.feature("US-01")
+async def test_a_repeated_call_is_refused_before_its_tool_is_withdrawn():
+    ran = []
+
+    async def fetch(q: str) -> str:
+        ran.append(q)
+        return "the same"
+
+    run = await drive(*[call("fetch", q="x")] * 5, call("fetch", q="y"), "Done.", tools=[fetch, look])
+    assert run.outcome.reason is Reason.GOAL
+    assert ran == ["x"] * 4 + ["y"]
+    refused = run.of(monitor.events.ToolFinished)[4].result
+    assert (refused.is_error, refused.vetoed) == (True, True)
+    assert refused.text.startswith("[agent-monitor] This call was not carried out. You are repeating yourself")
+    assert isinstance(run.requests[5].messages[-1], AssistantMessage)
+    assert run.requests[5].messages[-1].results[0].text == refused.text
+    # the words stand in the place of the result, and no message repeats them
+    assert run.kinds(monitor.events.Nudged, monitor.events.ToolWithdrawn) == ["Nudged"]
 
 
 async def test_a_model_that_heeds_the_nudge_goes_on_with_the_tool():

@@ -78,7 +78,7 @@ def scan(
       zcat logs/*.gz | agent-monitor scan --json -
       agent-monitor scan --set ToolCallRepetition.loop_at=7 runs.jsonl
       agent-monitor scan --explain --policy ladder --limit 20 runs.jsonl
-      agent-monitor scan --judge google:gemini-2.5-flash --judge-suspicion 0.6 runs.jsonl
+      agent-monitor scan --judge google:gemini-2.5-flash runs.jsonl
 
     \b
     A recording cannot react to a warning: --policy ladder shows how many steps the

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from monitor.cli.inputs.judge_options import JudgeOptions
 from monitor.cli.inputs.survey_workers import strange
 from monitor.cli.inputs.transcripts import duration_s
 from monitor.cli.options.settings_options import DetectorOptions
@@ -47,6 +48,7 @@ def watch(
         float, typer.Option(min=0.05, metavar="SECONDS", help="How often the files are looked at.")
     ] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each loop.")] = False,
+    judge: JudgeOptions,
     settings: DetectorOptions,
 ) -> None:
     """Follow sessions that are being written, and say when a loop begins.
@@ -60,6 +62,7 @@ def watch(
       agent-monitor watch --bell
       agent-monitor watch ~/.claude/projects --until-loop
       agent-monitor watch session.jsonl --for 30m --json
+      agent-monitor watch --judge google:gemini-2.5-flash-lite
 
     \b
     Exit code: 0 the time of --for is over and no loop began; 1 a loop began;
@@ -69,27 +72,31 @@ def watch(
     chosen = settings.read()
     for_s = None if last is None else duration_s(last, "--for")
     named, folders = _given(paths)
-    live = Live(
-        lambda: _listed(named, folders),
-        Follower(States(), detectors=chosen.detectors, policy=ObserveOnly).survey,
-        time.monotonic,
-        start=[*named, *_recent(_listed([], folders))],
-    )
-    output.line(console, f"{count(live.files, 'file')} followed; Ctrl-C ends it", "dim")
     loops, until = 0, None if for_s is None else time.monotonic() + for_s
-    while until is None or time.monotonic() < until:
-        for news in live.poll():
-            if isinstance(news, SurveyedFile):
-                if news.error:
-                    output.complain(complaints, f"agent-monitor: cannot read {news.file}: {news.error}")
-                continue
-            _say(console, news, bell=bell, as_json=as_json)
-            loops += not news.before
-            if loops and until_loop:
-                raise typer.Exit(LOOPS_FOUND)
-        if output.nobody_reads():
-            break
-        time.sleep(interval if until is None else max(0.0, min(interval, until - time.monotonic())))
+    with judge.opened() as asker:
+        asked = None if asker is None else asker.judge
+        live = Live(
+            lambda: _listed(named, folders),
+            Follower(States(), detectors=chosen.detectors, policy=ObserveOnly, judge=asked, ask_judge=asker).survey,
+            time.monotonic,
+            start=[*named, *_recent(_listed([], folders))],
+        )
+        output.line(console, f"{count(live.files, 'file')} followed; Ctrl-C ends it", "dim")
+        while until is None or time.monotonic() < until:
+            for news in live.poll():
+                if isinstance(news, SurveyedFile):
+                    if news.error:
+                        output.complain(complaints, f"agent-monitor: cannot read {news.file}: {news.error}")
+                    continue
+                _say(console, news, bell=bell, as_json=as_json)
+                loops += not news.before
+                if loops and until_loop:
+                    raise typer.Exit(LOOPS_FOUND)
+            if output.nobody_reads():
+                break
+            time.sleep(interval if until is None else max(0.0, min(interval, until - time.monotonic())))
+        if asker is not None:
+            asker.complain(complaints)
     raise typer.Exit(LOOPS_FOUND if loops else 0)
 
 

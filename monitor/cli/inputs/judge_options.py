@@ -43,23 +43,13 @@ class JudgeOptions:
     judge_from: Annotated[
         int, typer.Option(min=1, metavar="TURN", help="The turn at which the judge is asked first.")
     ] = FIRST_TURN
-    judge_suspicion: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, max=1.0, metavar="SCORE", help="Ask earlier where a run looks as if it got nowhere: 0.6."
-        ),
-    ] = None
 
     def opened(self) -> AbstractContextManager[OfflineJudge | None]:
         """The judge, if one was named. Raises `ConfigError` if only its options were given."""
         if self.judge is not None:
             from monitor.cli.inputs.offline_judge import offline_judge  # noqa: PLC0415 - see the module
 
-            return offline_judge(
-                *(self.judge, self.judge_confirm, self.judge_cache),
-                first_turn=self.judge_from,
-                suspicion=self.judge_suspicion,
-            )
+            return offline_judge(self.judge, self.judge_confirm, self.judge_cache, first_turn=self.judge_from)
         idle = [f"--{one.name.replace('_', '-')}" for one in fields(self) if getattr(self, one.name) != one.default]
         if idle:
             raise ConfigError(f"{' and '.join(idle)} without a judge to ask: add --judge google:NAME")

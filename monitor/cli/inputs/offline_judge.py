@@ -130,14 +130,14 @@ class OfflineJudge:
 
 @contextmanager
 def offline_judge(
-    name: str, confirm: str | None, cache: Path | None, *, first_turn: int = FIRST_TURN, suspicion: float | None = None
+    name: str, confirm: str | None, cache: Path | None, *, first_turn: int = FIRST_TURN
 ) -> Iterator[OfflineJudge]:
     """A loop judge with the named model and its own event loop. Raises `ConfigError` as
     `monitor.model` does.
     """
     models = [_model(one) for one in (name, confirm) if one is not None]
     judge = LoopJudge(
-        models[0], confirm_with=models[1] if confirm is not None else None, first_turn=first_turn, suspicion=suspicion
+        models[0], confirm_with=models[1] if confirm is not None else None, first_turn=first_turn, share=None
     )
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())

@@ -36,6 +36,7 @@ RUNG_STYLES: Mapping[Rung, str] = {
     "observe": "dim",
     "nudge": "yellow",
     "compact": "yellow",
+    "refuse": "magenta",
     "withdraw": "magenta",
     "last_turn": "red",
     "stop": "bold red",

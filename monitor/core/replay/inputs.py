@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, TypeAlias, dataclass_transform
 from monitor._util.codec import Codec, error_to_plain, tag_of, to_plain
 from monitor.chunks import AskCost, Chunk, ToolCall, Usage
 from monitor.goal.goal import NOT_RECORDED, RecordedAnswer
+from monitor.judges.judge import JudgeLines, JudgeSchedule
 from monitor.messages import ApprovalRequest, SteerMessage
 from monitor.models import ModelError
 from monitor.outcome import RecordableError
@@ -58,6 +59,11 @@ class RecordedJudge:
     fact: str
     threshold: Number
     counts: bool
+    lines: JudgeLines | None = None
+
+    def schedule(self) -> JudgeSchedule:
+        """A new schedule, which only says what the recorded answers mean."""
+        return JudgeSchedule(lines=self.lines)
 
 
 # ---------------------------------------------------------------------- the run and its turns

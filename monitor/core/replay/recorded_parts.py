@@ -14,9 +14,11 @@ from monitor.budget import Budget, Grant
 from monitor.chunks import Price
 from monitor.conditions.condition import Condition, condition_from_dict
 from monitor.context.window import Window
+from monitor.core.replay.inputs import RecordedJudge
 from monitor.detectors.detector import Detector
 from monitor.errors import ConfigError
 from monitor.goal.goal import RecordedGoal, described_goal
+from monitor.judges.judge import Judge
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
 from monitor.verdicts import LastTurn
 
@@ -45,7 +47,13 @@ def parts_to_json(options: Mapping[str, Any]) -> dict[str, Any]:
         "supervised": options.get("supervised", False),
         "nested": options.get("parent") is not None,
         "task": options.get("task"),
+        "judges": [to_plain(recorded_judge(one)) for one in options.get("judges", ())],
     }
+
+
+def recorded_judge(judge: Judge) -> RecordedJudge:
+    """What a core needs of `judge`."""
+    return RecordedJudge(judge.name, judge.fact, judge.threshold, judge.counts, judge.schedule().lines)
 
 
 def _condition(condition: Condition | None) -> dict[str, Any] | None:
@@ -132,6 +140,7 @@ def others_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
         "cuts": data["cuts"],
         "supervised": data["supervised"],
         "task": data["task"],
+        "judges": [made_again(RecordedJudge, one) for one in data.get("judges", ())],
     }
 
 

@@ -17,8 +17,8 @@ from monitor._util.arguments import GoalAnswer
 from monitor._util.codec import to_plain
 from monitor.chunks import Chunk, TextDelta, ToolCall, Usage
 from monitor.core.replay import inputs
-from monitor.core.replay.inputs import CoreInput, InputNote, LoggedInput, RecordedJudge
-from monitor.core.replay.recorded_parts import members_of, parts_to_json
+from monitor.core.replay.inputs import CoreInput, InputNote, LoggedInput
+from monitor.core.replay.recorded_parts import members_of, parts_to_json, recorded_judge
 from monitor.core.run import RunCore
 from monitor.events import Event
 from monitor.goal.goal import Goal
@@ -206,8 +206,7 @@ class RecordingCore(RunCore):
             case "nested":
                 return tuple(told["past"].nested)
             case "judge":
-                judge: Judge = told["judge"]
-                return RecordedJudge(judge.name, judge.fact, judge.threshold, judge.counts)
+                return recorded_judge(told["judge"])
             case "turn":
                 return told["told"].turn
             case "child":

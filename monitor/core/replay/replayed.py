@@ -25,9 +25,9 @@ from monitor.core.run import RunCore
 from monitor.errors import TerminateReason
 from monitor.events import ChunkReceived, Event, JudgeAsked, Nudged, StopDecided, ToolWithdrawn
 from monitor.goal.goal import RecordedGoal
-from monitor.judges.judge import Judge, JudgeInput, RunJudges
+from monitor.judges.judge import JudgeInput
 from monitor.outcome import Outcome
-from monitor.verdicts import Continue, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Continue, Hold, LastTurn, Nudge, RefuseCall, Stop, Verdict, WithdrawTool
 
 T = TypeVar("T", bound=InputNote)
 
@@ -62,18 +62,6 @@ def steps_of(entries: Iterable[LoggedInput]) -> Iterator[ReplayStep]:
         step, early = ReplayStep(at, one, early), []
     if step is not None:
         yield step
-
-
-class _RecordedJudges(RunJudges):
-    """Judges whose answers are on record."""
-
-    __slots__ = ()
-
-    def answered(self, judge: Judge, judgement: Judgement) -> None:
-        """Does nothing."""
-
-    def failed(self, judge: Judge) -> None:
-        """Does nothing."""
 
 
 class _ReplayedParent:
@@ -111,7 +99,6 @@ class ReplayedCore(RunCore):
         self.step = ReplayStep(0.0, inputs.BeginInput(parts))
         self.piecewise = True
         self.background_work = (self,)
-        self._observers.judges = _RecordedJudges(())
         self._keys: Iterator[Any] = iter(())
         self._recorded_goal: RecordedGoal | None = others["goal"]
         self._members = members_of(others["budgets"])
@@ -128,6 +115,7 @@ class ReplayedCore(RunCore):
         for note in self.step.noted(inputs.AskedNote):
             for name, turn in note.judges:
                 self._emit(JudgeAsked(self.at(self.step.at), turn, name))
+                self._observers.judges.asked(name, turn)
 
     def busy_with(self) -> str | None:
         """The work at that time."""
@@ -302,7 +290,9 @@ class ReplayedRun:
         match event, self.core.verdict:
             case Nudged(), Hold():
                 return True
-            case (Nudged(text=text), Nudge(text=said)) | (ToolWithdrawn(text=text), WithdrawTool(text=said)):
+            case Nudged(text=text), Nudge(text=said) | RefuseCall(text=said):
+                return text == said
+            case ToolWithdrawn(text=text), WithdrawTool(text=said):
                 return text == said
             case Nudged(text=text), WithdrawTool(otherwise=said):  # the tool was the only one
                 return text == said
@@ -312,7 +302,7 @@ class ReplayedRun:
         """The words that the harness would say to the model."""
         at_s, turns = self.core.at(now), self.core.turns
         match self.core.verdict:
-            case Nudge(text):
+            case Nudge(text) | RefuseCall(text=text):
                 return Nudged(at_s, turns, text)
             case WithdrawTool(name, text):
                 return ToolWithdrawn(at_s, turns, name, text)

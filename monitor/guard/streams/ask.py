@@ -261,7 +261,7 @@ class JudgeTasks:
 
     def turn_began(self) -> None:
         """Ask all judges that are due in this turn."""
-        for judge, told in self._core.judges_due(self._clock.now()):
+        for judge, told in self._core.judges_due(self._core.waiting_since):  # when the turn began
             question = _Question(judge, told)
             self._open[question] = Background(partial(self._put, question), f"agent-monitor {judge.name}")
 

@@ -19,7 +19,7 @@ from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors.calls.novelty.state_novelty import StateNovelty
 from monitor.errors import ConfigError
 from monitor.judges.digest import Digest, IdleSteps
-from monitor.judges.judge import MIN_TURNS, JudgeInput
+from monitor.judges.judge import LEAST_STEPS, JudgeInput
 from monitor.outcome import Turn
 from monitor.transcripts.analysis.scan import KEPT_FOR_JUDGES
 from monitor.transcripts.base import RecordedRun
@@ -240,4 +240,4 @@ def question_on(run: RecordedRun) -> JudgeInput | None:
             case ToolResult():
                 digest.add_result(chunk)
                 idle_steps.add_result(chunk)
-    return JudgeInput(run.task, digest.render(), turns + 1, idle_steps.render()) if turns >= MIN_TURNS else None
+    return JudgeInput(run.task, digest.render(), turns + 1, idle_steps.render()) if turns >= LEAST_STEPS else None

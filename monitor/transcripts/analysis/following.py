@@ -24,9 +24,10 @@ from typing import Any, Final
 from monitor._util.hashing import fingerprint
 from monitor.detectors.detector import Detector
 from monitor.errors import MissingExtra
+from monitor.judges.judge import Judge
 from monitor.policy import Policy
 from monitor.transcripts.analysis.recorded_steps import dumped
-from monitor.transcripts.analysis.scan import Finding
+from monitor.transcripts.analysis.scan import AskJudge, Finding
 from monitor.transcripts.analysis.survey import (
     Survey,
     SurveyedFile,
@@ -103,7 +104,8 @@ class FileReading:
 
 class Follower:
     """Reads files again and again. `detectors`, `policy`: functions that make new ones for each
-    run; `None`: the guard's default ones. `states`: where the states are kept.
+    run; `None`: the guard's default ones. `states`: where the states are kept. `ask_judge`: who
+    asks `judge`, where there is one; then a file is read from its start each time.
     """
 
     def __init__(
@@ -112,9 +114,11 @@ class Follower:
         *,
         detectors: Callable[[], Sequence[Detector]] | None = None,
         policy: Callable[[], Policy | None] | None = None,
+        judge: Judge | None = None,
+        ask_judge: AskJudge | None = None,
     ) -> None:
         self._states = states
-        self._watched = WatchSettings(detectors, policy)
+        self._watched = WatchSettings(detectors, policy, judge=judge, ask_judge=ask_judge)
 
     def survey(self, path: Path) -> list[SurveyedFile]:
         """The transcripts of the file, as `survey_file` has them."""

@@ -27,7 +27,19 @@ from monitor.events import Event
 from monitor.judges.judge import Judge, JudgeInput
 from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.transcripts.base import Chunker, RecordedRun
-from monitor.verdicts import Compact, Continue, Detection, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import (
+    Compact,
+    Continue,
+    Detection,
+    Hold,
+    Judgement,
+    LastTurn,
+    Nudge,
+    RefuseCall,
+    Stop,
+    Verdict,
+    WithdrawTool,
+)
 
 SLICE_CHARS = 4_096
 """The length of the slices in which text is fed. A loop at the start of a huge message is found
@@ -39,10 +51,11 @@ KEPT_FOR_JUDGES = 2_000
 AskJudge: TypeAlias = Callable[[Judge, JudgeInput], Judgement | str]
 """Asks a judge and waits. A returned text is the reason why there is no answer."""
 
-Rung: TypeAlias = Literal["observe", "nudge", "withdraw", "hold", "compact", "last_turn", "stop"]
+Rung: TypeAlias = Literal["observe", "nudge", "refuse", "withdraw", "hold", "compact", "last_turn", "stop"]
 _RUNGS: Mapping[type[Verdict], Rung] = {
     Continue: "observe",
     Nudge: "nudge",
+    RefuseCall: "refuse",
     WithdrawTool: "withdraw",
     Hold: "hold",
     Compact: "compact",
@@ -91,7 +104,7 @@ class Finding:
     @property
     def told(self) -> str | None:
         """The text that the model would have got."""
-        return self.verdict.text if isinstance(self.verdict, Nudge | WithdrawTool | LastTurn) else None
+        return self.verdict.text if isinstance(self.verdict, Nudge | RefuseCall | WithdrawTool | LastTurn) else None
 
 
 REQUESTS_KEPT = 8

@@ -68,7 +68,10 @@ def test_it_says_how_soon():
 def test_it_says_what_the_policy_would_do():
     done = doctor("--policy", "ladder")
     line = next(line for line in done.stdout.splitlines() if line.startswith("the same call, the same result"))
-    assert re.split(r"  +", line.strip())[2:] == ["5 calls", "nudge at 3, withdraw at 5, last_turn at 6, stop at 7"]
+    assert re.split(r"  +", line.strip())[2:] == [
+        "5 calls",
+        "nudge at 3, refuse at 5, withdraw at 6, last_turn at 7, stop at 8",
+    ]
 
 
 @pytest.mark.parametrize("policy", ["stop", "ladder"])

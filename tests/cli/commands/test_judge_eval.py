@@ -104,55 +104,62 @@ def test_a_model_sees_what_no_counter_sees_and_is_paid_for_once(
         patch.setenv("GEMINI_API_KEY", "local")
         patch.setenv("GOOGLE_GEMINI_BASE_URL", server.base_url)
         first = invoke(*options)
-        assert len(server.requests) == 2  # turn 30 of each; after 0.1 the next would be at turn 44
+        # turns 8 and 11 of the stuck one; of the other turns 8, 14, 24 and 40
+        assert len(server.requests) == 2 + 4
     assert first.exit_code == 1, first.output
     found, counted = json.loads(first.stdout.splitlines()[0]), summary(first)
     assert (found["id"], found["detection"]["kind"], found["detection"]["count"]) == ("stuck", "judge", 95)
-    assert found["message"] == 59  # the message of turn 30, before which it is asked
-    assert found["saved"]["turns"] == 11
+    assert found["message"] == 21  # the message of turn 11, before which it is asked again
+    assert found["saved"]["turns"] == 30
     assert counted["by_kind"] == {"loop_judge/judge": 1}
     assert counted["judge"] == {
-        "questions": 2,
-        "model_calls": 2,
+        "questions": 6,
+        "model_calls": 6,
         "from_cache": 0,
         "failed": 0,
-        "tokens": 1880,
+        "tokens": 5640,
         "tokens_estimated": False,
         "failures": {},
     }
     again = invoke(*options)  # without a server, and without a key
-    assert summary(again)["judge"] == {**counted["judge"], "model_calls": 0, "from_cache": 2, "tokens": 0}
+    assert summary(again)["judge"] == {**counted["judge"], "model_calls": 0, "from_cache": 6, "tokens": 0}
     assert again.stdout.splitlines()[0] == first.stdout.splitlines()[0]
 
 
 def test_for_people_it_says_what_was_asked_and_from_where(tmp_path: Path) -> None:
     file = write(tmp_path / "runs.jsonl", run("stuck", 40, new=False))
-    judge = recorded(tmp_path / "replies.jsonl", reply(0.95))
+    judge = recorded(tmp_path / "replies.jsonl", reply(0.75), reply(0.95))
     done = invoke("scan", "--set", "detectors=[]", "--judge", judge, "--judge-cache", "kept", "--explain", file)
     assert done.exit_code == 1
     assert "loop_judge: judge" in done.stdout
-    assert "95 %: a loop from 90 %  stop" in done.stdout
-    assert "answer 30" in done.stdout
-    assert "Judge: 1 question; 1 call of a model for " in done.stdout
+    assert "95 %: a loop from 70 %       stop" in done.stdout
+    assert "answer 11" in done.stdout
+    assert "Judge: 2 questions; 2 calls of a model for " in done.stdout
     assert "0 answers from kept." in done.stdout
     assert not Path("kept").exists()  # a recording is not kept again
 
 
-def test_a_suspicious_run_is_asked_about_earlier(tmp_path: Path) -> None:
-    file = write(tmp_path / "runs.jsonl", run("stuck", 12, new=False))
-    judge = recorded(tmp_path / "replies.jsonl", reply(0.95))
-    options = ["scan", "--json", "--set", "detectors=[]", "--judge", judge, file]
-    assert summary(invoke(*options))["judge"]["questions"] == 0
-    done = invoke(*options, "--judge-suspicion", "0.6")
-    assert (summary(done)["judge"]["questions"], summary(done)["loops"]) == (1, 1)
-    assert summary(invoke(*options, "--judge-from", "3"))["judge"]["questions"] == 1
+def test_a_run_that_is_doubted_is_asked_about_earlier(tmp_path: Path) -> None:
+    same = run("stuck", 7, new=False)
+    for message in same["messages"]:
+        for made in message.get("tool_calls", ()):
+            made.update(name="look", args={"q": "rain"})
+        for given in message.get("tool_results", ()):
+            given.update(name="look", text=PAGE)
+    judge = recorded(tmp_path / "replies.jsonl", reply(0.1))
+    options = ["scan", "--json", "--judge", judge, write(tmp_path / "runs.jsonl", same)]
+    unseen = ["--set", "detectors=[]"]
+    assert summary(invoke(*options, *unseen))["judge"]["questions"] == 0
+    assert summary(invoke(*options, *unseen, "--judge-from", "3"))["judge"]["questions"] == 1
+    doubted = ["--set", "tool_call_repetition.loop_at=20", "--set", "tool_call_repetition.suspect_at=3"]
+    assert summary(invoke(*options, *doubted))["judge"]["questions"] == 1
 
 
 @sdk_warnings
 def test_a_judge_that_gives_no_answer_is_said_and_the_scan_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write(tmp_path / "runs.jsonl", *(run(f"run {number}", 40, new=True) for number in range(3)))
+    file = write(tmp_path / "runs.jsonl", *(run(f"run {number}", 12, new=True) for number in range(3)))
     scripts: list[Script] = [
         [error_reply(503, "overloaded")],
         [text("I cannot say."), finish()],
@@ -171,7 +178,7 @@ def test_a_judge_that_gives_no_answer_is_said_and_the_scan_goes_on(
 
 
 def test_without_a_key_that_is_said_once_and_nothing_is_lost(tmp_path: Path) -> None:
-    file = write(tmp_path / "runs.jsonl", *(run(f"run {number}", 40, new=True) for number in range(3)))
+    file = write(tmp_path / "runs.jsonl", *(run(f"run {number}", 12, new=True) for number in range(3)))
     done = invoke("scan", "--judge", "google:test", "--set", "detectors=[]", file)
     assert done.exit_code == 0
     assert done.stderr.count("GEMINI_API_KEY") == 1
@@ -195,7 +202,7 @@ def test_the_judge_is_told_of_recorded_runs_as_of_live_ones() -> None:
 
     from monitor.judges import LoopJudge
 
-    judge = LoopJudge(ScriptedModel(), first_turn=4)
+    judge = LoopJudge(ScriptedModel(), first_turn=4, share=None)
     runs = [one for one in Corpus(CORPUS) if one.label == "clean" and one.task and len(one.messages) > 12][:5]
     for one in runs:
         scan_run(one, judge=judge, ask_judge=ask)
@@ -350,7 +357,7 @@ def test_a_damaged_file_counts_as_not_there(tmp_path: Path, content: str) -> Non
     assert list((tmp_path / "new").iterdir()) == []
 
 
-@pytest.mark.parametrize("idle", [("--judge-from", "3"), ("--judge-suspicion", "0.6"), ("--judge-confirm", "google:x")])
+@pytest.mark.parametrize("idle", [("--judge-from", "3"), ("--judge-confirm", "google:x")])
 def test_options_of_a_judge_without_a_judge_are_refused(idle: tuple[str, str], tmp_path: Path):
     (tmp_path / "runs.jsonl").write_text("")
     done = CliRunner().invoke(app, ["scan", *idle, str(tmp_path / "runs.jsonl")])

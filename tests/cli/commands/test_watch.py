@@ -108,3 +108,15 @@ def test_json_is_an_object_a_loop(tmp_path: Path):
 def test_a_time_that_is_none_is_refused(tmp_path: Path):
     (tmp_path / "s.jsonl").write_text(lines(1))
     assert watch("s.jsonl", "--for", "soon").exit_code == 2
+
+
+@pytest.mark.feature("US-01")
+def test_a_judge_sees_a_loop_that_no_detector_sees(tmp_path: Path):
+    (tmp_path / "s.jsonl").write_text(lines(12))
+    reply = json.dumps({"analysis": "The same page.", "confidence": 0.8})
+    said = [{"type": "text_delta", "text": reply}, {"type": "turn_finished", "finish_reason": "done"}]
+    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(one) + "\n" for one in said * 2))
+    options = ("s.jsonl", "--for", "1s", "--interval", "0.05", "--set", "detectors=[]")
+    assert "already there" not in watch(*options).stdout
+    done = watch(*options, "--judge", "replay:replies.jsonl")
+    assert "already there: replay:replies.jsonl is 80% sure that the run is stuck" in done.stdout

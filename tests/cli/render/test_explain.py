@@ -62,20 +62,21 @@ def test_every_finding_is_told_with_its_evidence_its_place_and_what_was_done(run
     done = scan("--explain", "--policy", "ladder", runs)
     assert done.exit_code == 1
     told = part(done.stdout, "stuck").splitlines()
-    assert told[1] == "12 turns, 12 calls; stopped in turn 7, which would have saved 5 turns, 5 calls"
+    assert told[1] == "12 turns, 12 calls; stopped in turn 8, which would have saved 4 turns, 4 calls"
     assert told.pop(2).startswith("read as runs, by its content: A run has an id")
     assert told[2] == "  tool_call_repetition: identical_calls"
     assert " ".join(told[3].split()) == (
-        "because look was called 7 times in a row with the same arguments and gave the same result each time"
+        "because look was called 8 times in a row with the same arguments and gave the same result each time"
     )
     assert told[4].split() == ["evidence", 'look({"at":"door"})']
     assert len(told[5].split()[1]) == 16
     assert told[6].split() == ["began", "call", "1"]
-    assert [" ".join(line.split()) for line in told[7:11]] == [
+    assert [" ".join(line.split()) for line in told[7:12]] == [
         "seen #1 turn 3 call 3 message 5 x 3: a suspicion from 3 nudge",
-        "#2 turn 5 call 5 message 9 x 5: a loop from 5 withdraw",
-        "#3 turn 6 call 6 message 11 x 6: a loop from 5 last_turn",
-        "#4 turn 7 call 7 message 13 x 7: a loop from 5 stop",
+        "#2 turn 5 call 5 message 9 x 5: a loop from 5 refuse",
+        "#3 turn 6 call 6 message 11 x 6: a loop from 5 withdraw",
+        "#4 turn 7 call 7 message 13 x 7: a loop from 5 last_turn",
+        "#5 turn 8 call 8 message 15 x 8: a loop from 5 stop",
     ]
 
 
@@ -112,9 +113,10 @@ def test_the_findings_as_json(runs: str):
     assert (stuck["loop"], stuck["ended"], stuck["rung"]) == (True, True, "stop")
     assert [(f["rung"], f["turn"], f["message"]) for f in stuck["findings"]] == [
         ("nudge", 3, 5),
-        ("withdraw", 5, 9),
-        ("last_turn", 6, 11),
-        ("stop", 7, 13),
+        ("refuse", 5, 9),
+        ("withdraw", 6, 11),
+        ("last_turn", 7, 13),
+        ("stop", 8, 15),
     ]
     first = stuck["findings"][0]
     assert first["told"].startswith("You are repeating yourself: look was called 3 times")
@@ -140,7 +142,7 @@ def test_without_explain_a_run_has_no_findings_and_a_suspected_one_no_line(runs:
 def test_another_policy_gets_a_column(runs: str):
     done = scan("--policy", "ladder", runs)
     row = next(line for line in done.stdout.splitlines() if line.startswith("stuck"))
-    assert row.split()[7:9] == ["stop", "5"]
+    assert row.split()[7:9] == ["stop", "4"]
     assert "policy" not in scan(runs).stdout.splitlines()[0]
 
 

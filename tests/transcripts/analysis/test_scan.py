@@ -95,21 +95,22 @@ def test_every_finding_comes_with_what_the_policy_did_about_it():
     steps = [(finding.turn, finding.message, finding.detection.level, finding.rung) for finding in found.findings]
     assert steps == [
         (3, 5, "suspect", "nudge"),
-        (5, 9, "loop", "withdraw"),
-        (6, 11, "loop", "last_turn"),
-        (7, 13, "loop", "stop"),
+        (5, 9, "loop", "refuse"),
+        (6, 11, "loop", "withdraw"),
+        (7, 13, "loop", "last_turn"),
+        (8, 15, "loop", "stop"),
     ]
     assert found.ended_by == found.findings[-1]
-    assert found.saved == ModelOutput(tool_calls=5, turns=5)
-    assert [finding.told is not None for finding in found.findings] == [True, True, True, False]
+    assert found.saved == ModelOutput(tool_calls=4, turns=4)
+    assert [finding.told is not None for finding in found.findings] == [True, True, True, True, False]
 
 
 def test_after_the_last_turn_the_run_is_over_even_without_another_finding():
-    calls = [call(), result()] * 6
+    calls = [call(), result()] * 7
     found = scan_run(run(*calls, answer("I give up."), answer("Or do I?"), answer("I do.")), policy=Ladder())
-    assert [finding.rung for finding in found.findings] == ["nudge", "withdraw", "last_turn"]
+    assert [finding.rung for finding in found.findings] == ["nudge", "refuse", "withdraw", "last_turn"]
     assert found.ended_by is not None
-    assert (found.ended_by.turn, found.saved) == (6, ModelOutput(chars=len("Or do I?I do."), turns=2))
+    assert (found.ended_by.turn, found.saved) == (7, ModelOutput(chars=len("Or do I?I do."), turns=2))
 
 
 def test_who_only_observes_sees_everything_and_saves_nothing():
