@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
-from monitor._util.argument_checks import check_word
 from monitor._util.codec import Codec
 from monitor._util.hashing import canonical_json, identity
+from monitor._util.words import checked
 from monitor.chunks import Media, ToolCall, ToolResult
 from monitor.errors import ConfigError, FinishReason, ToolErrorKind
 from monitor.verdicts import Detection
@@ -99,6 +99,7 @@ class UserMessage:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class AssistantMessage:
     """The model's message of one turn, and the results of its calls, in call order."""
 
@@ -142,6 +143,7 @@ SteerState: TypeAlias = Literal["accepted", "delivered", "returned"]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class SteerMessage:
     """The word of a person, or of a program, to a run that goes on."""
 
@@ -160,6 +162,7 @@ class SteerMessage:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class SteerReceipt:
     """The state of a message that was sent to a run."""
 
@@ -204,6 +207,7 @@ class RepairKind(StrEnum):
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class Repair:
     """One change in a history."""
 
@@ -277,6 +281,7 @@ AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class CallRecord:
     """One call at one moment. Each step replaces the record under its `key`."""
 
@@ -449,6 +454,7 @@ class ApprovalRequest:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class ApprovalAnswer:
     """The answer to an `ApprovalRequest`."""
 
@@ -467,9 +473,6 @@ class ApprovalAnswer:
     """`ApprovalRequest.bound_to`. If it is given, the answer holds for no other call."""
     by: str = ""
     """The one who answered: a person, or a part of the program, e.g. `approver_failed`."""
-
-    def __post_init__(self) -> None:
-        check_word("decision", self.decision, ApprovalDecision)
 
     @property
     def approved(self) -> bool:

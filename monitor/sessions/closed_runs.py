@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from monitor._util.codec import Codec
+from monitor._util.words import checked
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.errors import ConfigError, StoreError, ToolErrorKind
 from monitor.events import Event, SteerAccepted, SteerDelivered, SteerReturned
@@ -55,6 +56,7 @@ HIDDEN: Final = frozenset({COMPACT})
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class RunRecord:
     """A run of a session. Writing a record replaces the one with the same `id`."""
 

@@ -18,6 +18,7 @@ import anyio.lowlevel
 from monitor._util.argument_checks import check_number
 from monitor._util.codec import to_plain
 from monitor._util.explained_options import explained
+from monitor._util.words import checked
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.goal.goal import RESERVED
@@ -206,6 +207,7 @@ Guidance: TypeAlias = (
 
 @explained(name="tool", example="monitor.tool(kind='read', timeout_s=30)")
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class ToolTraits:
     """Facts that a tool states about itself besides its `spec`. Each is an attribute of the tool,
     and may be left out.
@@ -367,6 +369,7 @@ NO_LISTENER = _NoListener()
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class Admission:
     """Says whether a call may be made, and why not."""
 

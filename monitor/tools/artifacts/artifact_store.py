@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 
 from monitor._util.hashing import canonical_json
 from monitor._util.text import cut_before, printable
+from monitor._util.words import checked
 from monitor.errors import ConfigError, StoreError, ToolError, ToolErrorKind, message_of
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
@@ -48,6 +49,7 @@ class ArtifactsFull(StoreError):
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class Reference:
     """Says where a text came from, so that it can be had again. Each kind needs one part: `url` of
     a page, `path` of a document, `request` of a reply. Raises `ConfigError` if that is missing.

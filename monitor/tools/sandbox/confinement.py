@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from monitor._util.words import checked
 from monitor.errors import ConfigError
 from monitor.tools.sandbox import bubblewrap, seatbelt
 from monitor.tools.sandbox.landlock import LandlockRules, LandlockThread, landlock_rules
@@ -30,6 +31,7 @@ _UNSAFE: Final = ("XDG_RUNTIME_DIR", "TMPDIR")
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class SandboxFound:
     """The best sandbox of this machine."""
 
