@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor._util.explained_options import explained
-from monitor._util.words import checked
 from monitor.errors import AdapterError, ConfigError, FinishReason, ToolErrorKind
 
 __all__ = [

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
-from monitor._util.words import checked
 from monitor.chunks import AskCost, Chunk, ToolCall, ToolResult
 from monitor.errors import CompactionFailure, CompactionReason, TerminateReason
 from monitor.messages import ApprovalAnswer, ApprovalRequest, CallRecord, Repair, SteerMessage

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor._util.hashing import canonical_json, identity
-from monitor._util.words import checked
 from monitor.chunks import Media, ToolCall, ToolResult
 from monitor.errors import ConfigError, FinishReason, ToolErrorKind
 from monitor.verdicts import Detection
@@ -428,7 +428,9 @@ class ApprovalRequest:
     """The call that is asked for. `""`: the whole run is held."""
     tool: str
     arguments: Any
-    """The arguments as the person sees them, with secrets masked."""
+    """The arguments as the person sees them: as they are, but for a text such as `<secret of 24
+    characters>` in the place of a secret that is one plain word.
+    """
     schema_hash: str
     """The hash of the tool's description and schema."""
     bound_to: str
@@ -448,8 +450,13 @@ class ApprovalRequest:
     evidence: Detection | None = None
     """The detection, if the run is held for one."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """The files that decide what the call does, with a hash of their content: the script that runs,
-    the file that a write replaces. If one of them has changed, the person is asked again.
+    """The files that the call names and that decide what it does, with a hash of their content: the
+    script that runs, the file that a write replaces. If one of them has changed, the person is
+    asked again.
+    """
+    key: str = ""
+    """`CallRecord.key` of the call: its identity in its run, in every process. The answer is spent
+    with the record that sets this call to `running`.
     """
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor._util.explained_options import explained
-from monitor._util.words import checked
 from monitor.errors import ConfigError, TerminateReason
 from monitor.messages import Message
 

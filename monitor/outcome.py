@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor._util.lazy import LazyModule
 from monitor._util.part_options import draft_of
-from monitor._util.words import checked
 from monitor.chunks import ToolCall, Usage
 from monitor.errors import SUCCESSES, FinishReason, MonitorError, RecordedError, TerminateReason
 from monitor.messages import ApprovalRequest, Message, SteerMessage

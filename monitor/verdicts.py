@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor._util.explained_options import explained
-from monitor._util.words import checked
 from monitor.errors import ConfigError, TerminateReason
 
 __all__ = [

@@ -301,5 +301,5 @@ def test_a_finish_reason_may_be_given_by_its_word():
 
 
 def test_a_word_that_is_no_finish_reason_is_no_chunk():
-    with pytest.raises(AdapterError, match="finish_reason is 'whatever'"):
-        check(TurnFinished("whatever"))
+    with pytest.raises(ConfigError, match="finish_reason is one of .*, not 'whatever'"):
+        TurnFinished("whatever")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from monitor._util.argument_checks import ROUNDING_USD, is_finite, signature_of
 from monitor._util.explained_options import explained
-from monitor._util.words import checked
 from monitor.conditions.condition import AllOf, AnyOf, Condition
 from monitor.errors import ConfigError, TerminateReason
 from monitor.outcome import RunState
@@ -364,7 +363,6 @@ def _checked(reason: object, whose: str) -> TerminateReason:
 
 
 @dataclass(frozen=True)
-@checked
 class Predicate(Condition):
     """The caller's own function of the `RunState`. Called at the transitions of a run (turns, tool
     calls, results, usage), not at every chunk.
@@ -413,7 +411,6 @@ class Predicate(Condition):
 
 
 @dataclass(frozen=True)
-@checked
 class ToolCalled(Condition):
     """The tool `tool` has answered, with or without an error. Checked after each result."""
 

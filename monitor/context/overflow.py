@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from monitor._util.words import checked
+from monitor._util.checked_words import checked
 from monitor.chunks import Usage, UsageReport
 from monitor.context.history import History
 from monitor.context.tokens import ContextMeter, total_tokens

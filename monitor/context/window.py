@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from monitor._util.argument_checks import is_finite, is_whole
-from monitor._util.words import checked
+from monitor._util.checked_words import checked
 from monitor.errors import ConfigError
 
 # --- The limits of known models, with the date of the data. For any other model,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.checked_words import checked
 from monitor._util.text import printable
-from monitor._util.words import checked
 from monitor.chunks import NO_USAGE, Usage
 from monitor.errors import ConfigError, StoreError
 

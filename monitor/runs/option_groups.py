@@ -28,8 +28,8 @@ from monitor._util.argument_checks import (
     is_whole,
     with_context,
 )
+from monitor._util.checked_words import checked
 from monitor._util.explained_options import explained, in_a_line
-from monitor._util.words import checked
 from monitor.core.turn import LoopedText
 from monitor.errors import ConfigError
 from monitor.goal.goal import MAX_NUDGES

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
-from monitor._util.words import checked
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.errors import ConfigError, StoreError, ToolErrorKind
 from monitor.events import Event, SteerAccepted, SteerDelivered, SteerReturned

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec, to_plain
-from monitor._util.words import checked
 from monitor.chunks import ToolResult
 from monitor.errors import ConfigError, SessionDamaged, StoreError
 from monitor.messages import AssistantMessage, Message, UserMessage, message_codec

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from monitor._util.words import checked
+from monitor._util.checked_words import checked
 from monitor.chunks import NO_USAGE, Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult, TurnFinished, Usage
 from monitor.errors import FinishReason
 

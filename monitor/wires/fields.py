@@ -9,8 +9,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor._util.part_options import mark, origin
-from monitor._util.words import checked
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import REPETITION_WORDS, AdapterError, FinishReason
 from monitor.messages import Media, Reasoning, Text

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from monitor._util.argument_checks import check_kind
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
-from monitor._util.words import checked
 from monitor.chunks import AskCost
 from monitor.errors import (
     RETRYABLE,

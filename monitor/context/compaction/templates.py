@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from monitor._util.words import checked
+from monitor._util.checked_words import checked
 from monitor.context.compaction.hooks import CompactionDetails
 from monitor.errors import ConfigError
 from monitor.messages import Message

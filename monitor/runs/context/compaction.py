@@ -13,8 +13,8 @@ from typing import Any, Final
 import anyio
 
 from monitor._util.argument_checks import check_kind, check_model, check_word, is_whole
+from monitor._util.checked_words import checked
 from monitor._util.explained_options import explained
-from monitor._util.words import checked
 from monitor.adapters.provider_forms import to_form
 from monitor.context.compaction.hooks import CompactionResult
 from monitor.context.compaction.pinned import PinnedFacts, recognised

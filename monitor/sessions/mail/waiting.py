@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from anyio import to_thread
 
-from monitor._util.words import checked
+from monitor._util.checked_words import checked
 from monitor.errors import ConfigError, MonitorError, SessionBusy, ToolErrorKind
 from monitor.messages import (
     ApprovalAnswer,

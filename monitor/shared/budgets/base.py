@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from monitor._util.argument_checks import check_kind, check_number, check_part, check_seconds, is_finite, is_whole
+from monitor._util.checked_words import checked
 from monitor._util.explained_options import explained
-from monitor._util.words import checked
 from monitor.errors import ConfigError
 
 NANO: Final = 1_000_000_000

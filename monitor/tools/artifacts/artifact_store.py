@@ -18,9 +18,9 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
+from monitor._util.checked_words import checked
 from monitor._util.hashing import canonical_json
 from monitor._util.text import cut_before, printable
-from monitor._util.words import checked
 from monitor.errors import ConfigError, StoreError, ToolError, ToolErrorKind, message_of
 from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup

@@ -17,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 import monitor
 from monitor import sessions
+from monitor._util.checked_words import checked, words_of
 from monitor._util.codec import Codec
-from monitor._util.words import checked, words_of
 from monitor.chunks import TurnFinished
 from monitor.errors import ConfigError, FinishReason
 from monitor.goal.plan import Step
