@@ -113,6 +113,9 @@ EXPIRED: Final = (
 class Approvals:
     """Decides about the calls of one run. The scheduler asks it before each."""
 
+    opened: frozenset[str] = frozenset()
+    """What a person has allowed beyond the sandbox, for this run."""
+
     def __init__(
         self,
         approval: Approval,
@@ -134,8 +137,6 @@ class Approvals:
         self._clock = clock
         self._wall = wall
         self._grants = Grants()
-        self.opened: frozenset[str] = frozenset()
-        """What a person has allowed beyond the sandbox, for this run."""
         self.pending: list[ApprovalRequest] = []
         """Questions that stay open when the run ends."""
         self._asked_before: dict[tuple[str, str], str] = {}
