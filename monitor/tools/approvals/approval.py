@@ -86,7 +86,7 @@ def check_boxes(approval: Approval, boxes: Iterable[object]) -> None:
         if approval.mode == "yolo" and isinstance(found, SandboxFound) and not found.holds:
             raise ConfigError(
                 f"approval='yolo' asks nobody, and no sandbox holds here: {found.detail}."
-                " Write sandbox=None to run commands without one"
+                " Write sandbox=None (--sandbox off) to run commands without one"
             )
 
 
