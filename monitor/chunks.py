@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor._util.explained_options import explained
 from monitor.errors import AdapterError, ConfigError, FinishReason, ToolErrorKind
@@ -95,6 +96,7 @@ class Media:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class ToolResult:
     """The answer of a tool. `text` is what the model will read."""
 
@@ -155,10 +157,8 @@ class UsageReport:
     cache_write_1h_tokens: int | None = None
 
 
-_FINISH_REASONS = frozenset(FinishReason)
-
-
 @dataclass(slots=True, frozen=True)
+@checked
 class TurnFinished:
     """The model closed its turn. `raw_finish_reason` is the provider's own word, with its message
     if it sent one.
@@ -170,11 +170,6 @@ class TurnFinished:
     if TYPE_CHECKING:  # the reason may be given as a text
 
         def __init__(self, finish_reason: FinishReason | str, raw_finish_reason: str | None = None) -> None: ...
-
-    def __post_init__(self) -> None:
-        # a stream of the caller's may say "done"
-        if type(self.finish_reason) is str and self.finish_reason in _FINISH_REASONS:
-            object.__setattr__(self, "finish_reason", FinishReason(self.finish_reason))
 
 
 @dataclass(slots=True, frozen=True)

@@ -309,6 +309,11 @@ def without_keys(text: str, *holders: object) -> str:
     return _KEYS.sub(REMOVED, text) if _may_have_key(text) else text
 
 
+def keys_in(text: str) -> list[str]:
+    """The parts of `text` that look like a key."""
+    return _KEYS.findall(text) if _may_have_key(text) else []
+
+
 def _may_have_key(text: str) -> bool:
     """Whether a search for keys is worth its time: it takes 50 times as long as this."""
     if "earer " in text:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor.chunks import AskCost, Chunk, ToolCall, ToolResult
 from monitor.errors import CompactionFailure, CompactionReason, TerminateReason
@@ -367,6 +368,7 @@ class ToolWithdrawn:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class LastTurnStarted:
     """The run was about to end, and gets one more turn."""
 
@@ -389,6 +391,7 @@ class JudgeAsked:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class JudgeAnswered:
     """A judge has answered. If it found the run stuck, a `DetectionRaised` follows."""
 
@@ -460,6 +463,7 @@ class BudgetLost:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class BudgetAwaited:
     """The run waits for its shared budget: the store does not answer, or other runs hold what is
     left. It asks again `after_s` seconds later.
@@ -505,6 +509,7 @@ class RunHeld:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class RunReleased:
     """The run does not wait for an outage any more."""
 
@@ -606,6 +611,7 @@ class HistoryReduced:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class CompactionStarted:
     """A summary of old messages is being made. A `CompactionFinished` or a `CompactionFailed`
     follows.
@@ -639,6 +645,7 @@ class CompactionProgressed:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class CompactionFinished:
     """The summary stands in the place of the old messages."""
 
@@ -671,6 +678,7 @@ class CompactionFinished:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class CompactionSkipped:
     """A compaction was due, or requested, and was not begun. The history is unchanged."""
 
@@ -683,6 +691,7 @@ class CompactionSkipped:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class CompactionFailed:
     """A compaction failed. The history is unchanged."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
-from monitor._util.argument_checks import check_word
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import Media, ToolCall, ToolResult
@@ -99,6 +99,7 @@ class UserMessage:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class AssistantMessage:
     """The model's message of one turn, and the results of its calls, in call order."""
 
@@ -142,6 +143,7 @@ SteerState: TypeAlias = Literal["accepted", "delivered", "returned"]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class SteerMessage:
     """The word of a person, or of a program, to a run that goes on."""
 
@@ -160,6 +162,7 @@ class SteerMessage:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class SteerReceipt:
     """The state of a message that was sent to a run."""
 
@@ -204,6 +207,7 @@ class RepairKind(StrEnum):
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class Repair:
     """One change in a history."""
 
@@ -277,6 +281,7 @@ AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class CallRecord:
     """One call at one moment. Each step replaces the record under its `key`."""
 
@@ -423,7 +428,9 @@ class ApprovalRequest:
     """The call that is asked for. `""`: the whole run is held."""
     tool: str
     arguments: Any
-    """The arguments as the person sees them, with secrets masked."""
+    """The arguments as the person sees them: as they are, but for a text such as `<secret of 24
+    characters>` in the place of a secret that is one plain word.
+    """
     schema_hash: str
     """The hash of the tool's description and schema."""
     bound_to: str
@@ -443,12 +450,18 @@ class ApprovalRequest:
     evidence: Detection | None = None
     """The detection, if the run is held for one."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """The files that decide what the call does, with a hash of their content: the script that runs,
-    the file that a write replaces. If one of them has changed, the person is asked again.
+    """The files that the call names and that decide what it does, with a hash of their content: the
+    script that runs, the file that a write replaces. If one of them has changed, the person is
+    asked again.
+    """
+    key: str = ""
+    """`CallRecord.key` of the call: its identity in its run, in every process. The answer is spent
+    with the record that sets this call to `running`.
     """
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class ApprovalAnswer:
     """The answer to an `ApprovalRequest`."""
 
@@ -467,9 +480,6 @@ class ApprovalAnswer:
     """`ApprovalRequest.bound_to`. If it is given, the answer holds for no other call."""
     by: str = ""
     """The one who answered: a person, or a part of the program, e.g. `approver_failed`."""
-
-    def __post_init__(self) -> None:
-        check_word("decision", self.decision, ApprovalDecision)
 
     @property
     def approved(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor._util.explained_options import explained
 from monitor.errors import ConfigError, TerminateReason
 from monitor.messages import Message
@@ -57,6 +58,7 @@ _REASONS = {
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class ModelError:
     """A failed model call, classed. The SDK's own exception stays beside it (`Outcome.error`)."""
 
@@ -86,6 +88,7 @@ class ToolSpec:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class ModelRequest:
     """One model call."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor._util.lazy import LazyModule
 from monitor._util.part_options import draft_of
@@ -90,6 +91,7 @@ RecordableError: TypeAlias = Annotated[BaseException | None, _ReadBack()]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class Turn:
     """One model response, as far as it came."""
 
@@ -127,6 +129,7 @@ class Turn:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class Outcome(Generic[OutputT]):
     """How a run ended. Every run has one, even after an exception.
 
@@ -246,6 +249,7 @@ Phase: TypeAlias = Literal["before_call", "streaming", "after_call"]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class RunState:
     """One moment of a run. Times are seconds since the run began."""
 

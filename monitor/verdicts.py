@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor._util.explained_options import explained
 from monitor.errors import ConfigError, TerminateReason
@@ -71,6 +72,7 @@ class Evidence:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class Detection:
     """A finding: a detector saw a repetition."""
 
@@ -187,6 +189,7 @@ class Met:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class Stop:
     """The decision that the run must end, with its reason. Conditions return it; as a verdict it is
     the last step.
@@ -216,11 +219,6 @@ class Stop:
             value: float | str | None = None,
             evidence: Detection | Met | None = None,
         ) -> None: ...
-
-    def __post_init__(self) -> None:
-        # a condition of the caller's may say "timeout"
-        if type(self.reason) is not TerminateReason:
-            object.__setattr__(self, "reason", TerminateReason(self.reason))
 
 
 @dataclass(slots=True, frozen=True)

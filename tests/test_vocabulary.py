@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import errors
-from monitor.chunks import TurnFinished, Usage, UsageReport, check
+from monitor.chunks import TurnFinished, Usage, UsageReport
 from monitor.errors import (
     SUCCESSES,
     AdapterError,
@@ -301,5 +301,5 @@ def test_a_finish_reason_may_be_given_by_its_word():
 
 
 def test_a_word_that_is_no_finish_reason_is_no_chunk():
-    with pytest.raises(AdapterError, match="finish_reason is 'whatever'"):
-        check(TurnFinished("whatever"))
+    with pytest.raises(ConfigError, match=r"finish_reason is one of .*, not 'whatever'"):
+        TurnFinished("whatever")

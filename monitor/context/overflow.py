@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from monitor._util.checked_words import checked
 from monitor.chunks import Usage, UsageReport
 from monitor.context.history import History
 from monitor.context.tokens import ContextMeter, total_tokens
@@ -66,6 +67,7 @@ _GROUPS: Final = ("used", "limit", "prompt", "answer")
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class OverflowRow:
     """One message of a service. Every field that is set must match.
 
@@ -116,6 +118,7 @@ class OverflowRow:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class Overflow:
     """The known facts about a request that did not fit."""
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.checked_words import checked
 from monitor.errors import ConfigError
 
 # --- The limits of known models, with the date of the data. For any other model,
@@ -189,6 +190,7 @@ class WindowSource(StrEnum):
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class Window:
     """The limits of one model, in tokens. `None`: not known.
 

@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from monitor._util.argument_checks import check_word, is_finite, is_whole
+from monitor._util.argument_checks import is_finite, is_whole
+from monitor._util.checked_words import checked
 from monitor._util.text import printable
 from monitor.chunks import NO_USAGE, Usage
 from monitor.errors import ConfigError, StoreError
@@ -37,6 +38,7 @@ nothing until a person looks at it.
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class Receipt:
     """The outcome of one turn. Everything else stands in the session.
 
@@ -72,7 +74,6 @@ class Receipt:
             _check_name(name, getattr(self, name))
         if not is_whole(self.turn) or self.turn < 1 or not is_whole(self.turns) or self.turns < 0:
             raise ConfigError(f"a receipt has whole numbers of turns, not {self.turn!r} and {self.turns!r}")
-        check_word("next", self.next, Next)
         if any(number is not None and not is_finite(number) for number in (self.cost_usd, self.wake_at_s)):
             raise ConfigError("cost_usd and wake_at_s are finite numbers")
 

@@ -25,10 +25,10 @@ from monitor._util.argument_checks import (
     check_model,
     check_part,
     check_parts,
-    check_word,
     is_whole,
     with_context,
 )
+from monitor._util.checked_words import checked
 from monitor._util.explained_options import explained, in_a_line
 from monitor.core.turn import LoopedText
 from monitor.errors import ConfigError
@@ -90,6 +90,7 @@ class Instructions:
 
 @explained(example="monitor.runs.ToolCalls(approval='default')")
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class ToolCalls:
     """How the calls of a run are carried out and recorded: the option `calls` of a `Supervisor`."""
 
@@ -117,7 +118,6 @@ class ToolCalls:
             raise ConfigError(f"offer takes a function of the turn and the tools' names, not {self.offer!r}")
         if self.ledger is not None:
             check_part("ledger", self.ledger, "advance")
-        check_word("unfinished", self.unfinished, Unfinished)
 
 
 @explained(example="monitor.runs.Results(bound=monitor.tools.Bound(20_000))")
@@ -167,6 +167,7 @@ class Results:
 
 @explained(example="monitor.runs.Requests(retries=monitor.Retries(5))")
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class Requests:
     """How the model is asked, and what becomes of its answers: the option `requests` of a
     `Supervisor`.
@@ -191,10 +192,8 @@ class Requests:
 
     def __post_init__(self) -> None:
         check_kind("settings", self.settings, Mapping, "a dict")
-        check_word("tool_choice", self.tool_choice, ToolChoice)
         check_kind("retries", self.retries, Retries, "a monitor.Retries, such as monitor.Retries(3)")
         check_kind("outages", self.outages, Outages, "a monitor.shared.Outages")
-        check_word("looped_text", self.looped_text, LoopedText)
         check_bounds(self.keep_text_chars, None, self.max_nudges)
 
 

@@ -182,16 +182,18 @@ class RunSession:
         calls.scheduler.calls.resumes = True
         calls.scheduler.remember(before)
         await calls.scheduler.recover(calls.left_open)
-        left = [one for one in await store.open_calls(run) if one.call_id not in last]
+        waiting = await store.open_calls(run)
+        left = [one for one in waiting if one.call_id not in last]
         for record in left:  # the session was switched to another path since
             await self.recorder.advance(closed_call(record, LEFT))
         for one in await store.approvals():
             if one.request.run != run:
                 continue
-            if one.answer is None and one.request.call_id in {record.call_id for record in left}:
+            if one.answer is None and one.request.key in {record.key for record in left}:
                 self.recorder.add(PendingChanges(answers=[withdrawn(one.request, LEFT)]))
             else:
-                calls.approvals.recall(one.request, one.answer)
+                spent = bool(one.request.call_id) and one.request.key not in {record.key for record in waiting}
+                calls.approvals.recall(one.request, one.answer, spent=spent)
 
     def _is_settled(self, call: ToolCall, results: Mapping[str, ToolResult]) -> bool:
         """Whether the tree has the result with which the call has ended. The ledger decides: a

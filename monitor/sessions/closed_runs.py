@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.errors import ConfigError, StoreError, ToolErrorKind
@@ -55,6 +56,7 @@ HIDDEN: Final = frozenset({COMPACT})
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class RunRecord:
     """A run of a session. Writing a record replaces the one with the same `id`."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec, to_plain
 from monitor.chunks import ToolResult
 from monitor.errors import ConfigError, SessionDamaged, StoreError
@@ -60,6 +61,7 @@ said_codec: Codec[Said] = Codec(UserMessage, AssistantMessage, ToolResult)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class Node:
     """One node of the tree, as it is stored."""
 
@@ -89,6 +91,7 @@ class Node:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class Draft:
     """A node that is not stored yet. Make it with `message`, `compaction` and the others."""
 

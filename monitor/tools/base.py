@@ -16,6 +16,7 @@ import anyio
 import anyio.lowlevel
 
 from monitor._util.argument_checks import check_number
+from monitor._util.checked_words import checked
 from monitor._util.codec import to_plain
 from monitor._util.explained_options import explained
 from monitor.chunks import ToolCall
@@ -99,6 +100,13 @@ class CallReporter:
         """The abandoned thread has ended now. Called from that thread."""
 
 
+EVERYTHING: Final = "everything"
+"""Among `ToolContext.opened`: this call is made outside of the sandbox."""
+NETWORK: Final = "the network"
+SOMETHING: Final = "a file or a right that it does not have"
+"""What a sandbox has kept a call from, where nobody can say it more closely."""
+
+
 @dataclass(slots=True, frozen=True)
 class ToolContext(Generic[DepsT]):
     """The facts that a tool may know about its call, and the means to report while it runs.
@@ -123,6 +131,13 @@ class ToolContext(Generic[DepsT]):
     """The `deps` of the run: clients, settings, whatever the program gives to its tools. No model
     and no record sees them. `None`: the run has none.
     """
+
+    overruled: bool = field(default=False, compare=False)
+    """The call is made because its words were proven to be harmless, and nobody was asked. So no
+    file of the workspace may name a program for it.
+    """
+    opened: frozenset[str] = field(default=frozenset(), compare=False)
+    """What a person has allowed beyond the sandbox: `NETWORK`, paths, or `EVERYTHING`."""
 
     async def output(self, text: str, stream: str = "stdout") -> None:
         """Show a piece of live output as an event. Waits while the run's reader is behind."""
@@ -206,6 +221,7 @@ Guidance: TypeAlias = (
 
 @explained(name="tool", example="monitor.tool(kind='read', timeout_s=30)")
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class ToolTraits:
     """Facts that a tool states about itself besides its `spec`. Each is an attribute of the tool,
     and may be left out.
@@ -274,6 +290,12 @@ class CallPlace:
     """Folders of which the call reads all files."""
     changes: tuple[str, ...] = ()
     """Files that the call changes, and that no argument names alone: those of a patch."""
+    boxed: bool = False
+    """A sandbox confines files, network and processes of the call."""
+    overrules: bool = False
+    """A call that is `ToolContext.overruled` gets an environment that overrules the settings of
+    repositories.
+    """
 
 
 class Tool(Protocol):
@@ -367,6 +389,7 @@ NO_LISTENER = _NoListener()
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class Admission:
     """Says whether a call may be made, and why not."""
 
@@ -380,6 +403,8 @@ class Admission:
     """The arguments to use instead of the model's."""
     approval: str | None = None
     """The id of the question that was asked."""
+    overruled: bool = False
+    """See `ToolContext.overruled`."""
 
 
 ADMITTED: Final = Admission()

@@ -54,7 +54,6 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from monitor._util.argument_checks import (
     check_kind,
     check_number,
-    check_word,
     is_finite,
     signature_of,
     with_context,
@@ -611,8 +610,6 @@ def checked_traits(given: Traits) -> ToolTraits:
             raise ConfigError(f"{name}={seconds!r}: give seconds above 0, or None for no timeout")
     if traits.hard_timeout_s is not None and traits.hard_timeout_s < (traits.timeout_s or 0):
         raise ConfigError(f"hard_timeout_s={traits.hard_timeout_s!r} is shorter than timeout_s={traits.timeout_s!r}")
-    check_word("kind", traits.kind, ToolKind)
-    check_word("keep", traits.keep, Keep)
     for name, wanted, kind in (
         ("needs_approval", "True, False or a function of the arguments and the context", bool),
         ("guidance", "a text, or a function of the arguments", str),

@@ -1,4 +1,4 @@
-"""Secrets in the arguments and the results of calls, masked for events, logs and approvers.
+"""Secrets in the arguments and the results of calls, masked for events and logs.
 
 Values are masked if their key names a secret, such as `password`, `api_key` or `token`. Keys in the
 forms that services use are masked in every text, and so is pydantic's `SecretStr`. The tool itself
@@ -11,6 +11,7 @@ result, or a detector shows it as evidence, it is masked there too.
 from __future__ import annotations
 
 import copy
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,10 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from monitor._util.codec import to_plain
 from monitor._util.lazy import LazyModule
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
-from monitor.errors import KEY_STARTS, REMOVED, RecordedError, message_of, without_keys
+from monitor.errors import KEY_STARTS, REMOVED, ConfigError, RecordedError, keys_in, message_of, without_keys
 from monitor.events import ApprovalAnswered, ToolCallChanged, ToolStarted, TurnEnded
 from monitor.outcome import Outcome
 
@@ -77,20 +79,63 @@ def masked(value: Any) -> Any:
     return Secrets().masked(value)
 
 
-def restored(edited: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
-    """`edited`, the arguments that a person has changed, with the secrets of `original` where the
-    person has left the mask.
+# --------------------------------------------------------------------------------------------------
+# What a person sees who is asked whether a call may be made: the call itself. A secret is hidden
+# only if it is one word without any sign that means something to a shell, so no code is hidden.
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_.~+/=:@%^,-]+")
+_STAND_IN: Final = re.compile(r"<secret (?:[0-9]+ )?of [0-9]+ characters>")
+
+
+def secrets_in(value: Any) -> dict[str, str]:
+    """The secrets in arguments, each with the text that stands for it before a person."""
+    found: dict[str, str] = {}
+    for secret in filter(_WORD.fullmatch, _secrets_in(value, _DEPTH, named=False)):
+        if secret not in found:
+            number = sum(len(one) == len(secret) for one in found)
+            found[secret] = f"<secret {f'{number + 1} ' if number else ''}of {len(secret)} characters>"
+    return found
+
+
+def _secrets_in(value: Any, depth: int, *, named: bool) -> Iterator[str]:
+    if isinstance(value, Mapping) and depth:
+        for key, one in value.items():
+            yield from _secrets_in(one, depth - 1, named=named or is_secret(key))
+    elif isinstance(value, list | tuple) and depth:
+        for one in value:
+            yield from _secrets_in(one, depth - 1, named=named)
+    elif isinstance(value, str) and named:
+        yield value
+    elif isinstance(value, str):
+        yield from keys_in(value)
+        for pattern in _NAMED if '"' in value or "'" in value else ():
+            yield from (found[2] for found in pattern.finditer(value) if is_secret(found[1]))
+
+
+def with_texts(value: Any, texts: Mapping[str, str], depth: int = _DEPTH) -> Any:
+    """`value` with each key of `texts` replaced by its value, in every text. A short one is
+    replaced only where it is the whole text.
     """
-    seen = masked(original)
-    made: dict[str, Any] = {}
-    for key, value in edited.items():
-        before = original.get(key)
-        if key in original and value == seen[key]:
-            made[key] = before
-        elif isinstance(value, Mapping) and isinstance(before, Mapping):
-            made[key] = restored(value, before)
-        else:
-            made[key] = value
+    if isinstance(value, str):
+        for text in sorted(texts, key=len, reverse=True):
+            if text == value or len(text) >= LEAST_CHARS:
+                value = value.replace(text, texts[text])
+        return value
+    if isinstance(value, Mapping) and depth:
+        return {key: with_texts(one, texts, depth - 1) for key, one in value.items()}
+    if isinstance(value, list | tuple) and depth:
+        return [with_texts(one, texts, depth - 1) for one in value]
+    return value
+
+
+def restored(edited: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
+    """`edited`, the arguments that a person has changed, with the secrets of `original` in the
+    places of what stood for them. Raises `ConfigError` if a mask is left: nobody means to run it.
+    """
+    made: dict[str, Any] = with_texts(edited, {shown: secret for secret, shown in secrets_in(original).items()})
+    written, before = (json.dumps(to_plain(one), ensure_ascii=False) for one in (made, original))
+    if any(one in written and one not in before for one in (MASK, *_STAND_IN.findall(written))):
+        raise ConfigError("a secret that was hidden is missing in the changed arguments: write the secret itself")
     return made
 
 

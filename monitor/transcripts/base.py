@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor.chunks import NO_USAGE, Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult, TurnFinished, Usage
 from monitor.errors import FinishReason
 
@@ -63,6 +64,7 @@ class RecordedResult:
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class RecordedMessage:
     """One message. The results stand in it, or in a `tool` message that follows."""
 

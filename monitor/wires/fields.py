@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor._util.part_options import mark, origin
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import REPETITION_WORDS, AdapterError, FinishReason
@@ -81,6 +82,7 @@ RawPart: TypeAlias = Text | Reasoning | Media | ToolCall | ToolResult | Unread
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class RawMessage:
     """One record of a history, which may be invalid in any way.
 
@@ -277,6 +279,7 @@ Rule: TypeAlias = Literal["shape", "empty", "role", "order", "pairing", "id", "n
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class WireProblem:
     """One reason for which the service would refuse the request."""
 

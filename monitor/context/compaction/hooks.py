@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from monitor._util.argument_checks import check_kind
+from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
 from monitor.chunks import AskCost
 from monitor.errors import (
@@ -81,6 +82,7 @@ class CompactionDetails:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class CompactionRecord:
     """A finished compaction: what stands in the place of which originals.
 
@@ -228,6 +230,7 @@ def of_one_run(store: CompactionStore | None) -> CompactionStore | None:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class CompactionAsked:
     """The facts that a hook receives before a compaction."""
 

@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor.context.compaction.hooks import CompactionDetails
 from monitor.errors import ConfigError
 from monitor.messages import Message
@@ -38,6 +39,7 @@ ROOT: Final = "state_snapshot"
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class Template:
     """The sections of a summary, in their order. Raises `ConfigError` for a template without
     sections, or with the same section twice.

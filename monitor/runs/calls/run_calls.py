@@ -40,9 +40,10 @@ from monitor.runs.context.run_context import RunContext
 from monitor.runs.delivery import Delivery
 from monitor.runs.option_groups import Results, ToolCalls
 from monitor.runs.pausing import in_task
+from monitor.runs.record.journal import PendingChanges
 from monitor.runs.record.recorder import Recorder
 from monitor.runs.record.session_reading import or_by_mail, remove_answers
-from monitor.tools.approvals.approval import Approvals, approval_of, approver_of
+from monitor.tools.approvals.approval import Approvals, approval_of, approver_of, check_boxes
 from monitor.tools.base import CallingRun, CallListener, GuidanceContext
 from monitor.tools.calls.scheduler import Scheduler
 from monitor.tools.registry import Registry, Toolset
@@ -126,6 +127,7 @@ class Calls(CallListener):
             listener=self,
             clock=clock,
         )
+        check_boxes(approval_of(options.approval), (getattr(one, "sandbox", None) for one in tools.toolsets))
         self.scheduler = Scheduler(
             tools,
             run=run,
@@ -193,7 +195,9 @@ class Calls(CallListener):
         self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
 
     async def requested(self, request: ApprovalRequest) -> None:
-        """A person will be asked about a call."""
+        """A person will be asked about a call. The session keeps the question as they see it."""
+        if self._recorder is not None:
+            self._recorder.add(PendingChanges(requests=[request]))
         self._emit(ApprovalRequested(self._at(), self._core.turns, request))
         await self._delivery.announced()
 

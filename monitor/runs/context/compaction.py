@@ -13,6 +13,7 @@ from typing import Any, Final
 import anyio
 
 from monitor._util.argument_checks import check_kind, check_model, check_word, is_whole
+from monitor._util.checked_words import checked
 from monitor._util.explained_options import explained
 from monitor.adapters.provider_forms import to_form
 from monitor.context.compaction.hooks import CompactionResult
@@ -44,6 +45,7 @@ from monitor.wires.read import read_history
 
 @explained(example="monitor.Compaction.pi(timeout_s=60)")
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class Compaction(Preset):
     """How a history is kept inside the window: a preset that can be carried out.
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from anyio import to_thread
 
+from monitor._util.checked_words import checked
 from monitor.errors import ConfigError, MonitorError, SessionBusy, ToolErrorKind
 from monitor.messages import (
     ApprovalAnswer,
@@ -42,6 +43,7 @@ AROUND: Final = 60
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class WaitingRun:
     """A run of a session that was started from outside, as a person looks at it."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from monitor._util.argument_checks import check_kind, check_number, check_part, check_seconds, is_finite, is_whole
+from monitor._util.checked_words import checked
 from monitor._util.explained_options import explained
 from monitor.errors import ConfigError
 
@@ -224,6 +225,7 @@ WAIT_S: Final = 90.0
 
 @explained(example="monitor.shared.SharedBudget(monitor.shared.SQLiteBudgets('budgets.db'), 'research')")
 @dataclass(frozen=True, slots=True)
+@checked
 class SharedBudget:
     """The budget `name` in `store`, from which runs of many processes spend.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast
@@ -27,9 +27,10 @@ from monitor.messages import ApprovalAnswer, ApprovalRequest, CallState, bound_h
 from monitor.tools.approvals.approvers import Grants, schema_hash, scopes_of
 from monitor.tools.approvals.judged_call import JudgedCall, deciding_files, judged
 from monitor.tools.approvals.rules import Rules
-from monitor.tools.base import ADMITTED, Admission, CallingRun, CallListener, Clock, ToolContext
-from monitor.tools.masking import masked, restored
+from monitor.tools.base import ADMITTED, EVERYTHING, SOMETHING, Admission, CallingRun, CallListener, Clock, ToolContext
+from monitor.tools.masking import masked, restored, secrets_in, with_texts
 from monitor.tools.registry import ToolEntry
+from monitor.tools.sandbox.confinement import SandboxFound
 from monitor.verdicts import VETO, Detection
 
 Mode: TypeAlias = Literal["default", "auto_edit", "yolo", "plan"]
@@ -79,6 +80,16 @@ def approval_of(given: Approval | Mode | None) -> Approval:
     return given
 
 
+def check_boxes(approval: Approval, boxes: Iterable[object]) -> None:
+    """Raise `ConfigError` if nobody is asked and a sandbox that is wanted does not hold."""
+    for found in boxes:
+        if approval.mode == "yolo" and isinstance(found, SandboxFound) and not found.holds:
+            raise ConfigError(
+                f"approval='yolo' asks nobody, and no sandbox holds here: {found.detail}."
+                " Write sandbox=None (--sandbox off) to run commands without one"
+            )
+
+
 def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
     """The function that is called with each question, and awaited. `None`: nobody is asked."""
     if given is None:
@@ -91,6 +102,8 @@ def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
 
 ELICITATION: Final = "elicitation"
 """Takes the place of a tool's name where a server asks a person, and no call is approved."""
+_IN_RUN: Final = " in this run"
+"""The end of a scope that opens the sandbox for a run."""
 WAITS: Final = f"{VETO} This call waits for an approval. It was not made yet; do not repeat it."
 EXPIRED: Final = (
     f"{VETO} This call was not made: nobody answered whether it may be. That is no refusal; you may ask again later."
@@ -99,6 +112,9 @@ EXPIRED: Final = (
 
 class Approvals:
     """Decides about the calls of one run. The scheduler asks it before each."""
+
+    opened: frozenset[str] = frozenset()
+    """What a person has allowed beyond the sandbox, for this run."""
 
     def __init__(
         self,
@@ -121,25 +137,32 @@ class Approvals:
         self._clock = clock
         self._wall = wall
         self._grants = Grants()
-        self._keys: dict[str, str] = {}
-        """The key of the call that an open question is about, by the id of the question."""
-        self._approved: dict[tuple[str, str], str] = {}
-        """The question that was approved, by the key of its call and its hash: a call that has
-        waited for others is judged again before it runs.
-        """
         self.pending: list[ApprovalRequest] = []
         """Questions that stay open when the run ends."""
         self._asked_before: dict[tuple[str, str], str] = {}
-        """The id of a question by its call and its hash: another process of this run has asked it.
+        """The id of a question by the key of its call and its hash: another process of this run has
+        asked it.
         """
         self._answered_before: dict[str, ApprovalAnswer] = {}
         """The answers on record to such questions, by their ids. They are not asked again."""
 
-    def recall(self, request: ApprovalRequest, answer: ApprovalAnswer | None) -> None:
-        """Another process of this run has asked `request`, and has perhaps got this `answer`."""
-        self._asked_before[request.call_id, request.bound_to] = request.id
+    def recall(self, request: ApprovalRequest, answer: ApprovalAnswer | None, *, spent: bool) -> None:
+        """Another process of this run has asked `request`, and has perhaps got this `answer`.
+        `spent`: its call was made or has ended, so the answer holds for no call that is to come.
+        """
+        if answer is not None and answer.approved:
+            self._allow(request, answer.always)
+        if spent:
+            return
+        self._asked_before[request.key, request.bound_to] = request.id
         if answer is not None:
             self._answered_before[request.id] = answer
+
+    def _allow(self, request: ApprovalRequest, always: str | None) -> None:
+        if always is not None and always.endswith(_IN_RUN) and always in request.scopes:
+            self.opened |= {always.removesuffix(_IN_RUN)}
+        else:
+            self._grants.add(request, always)
 
     # ------------------------------------------------------------------ the gate
 
@@ -154,20 +177,15 @@ class Approvals:
         if isinstance(why, Admission):
             return why
         if self._grants.cover(entry, call):
-            return ADMITTED
+            return Admission(overruled=not call.place.boxed)
         if self._ask is None:
             return _denied(f"nobody can approve it here, and it has to be approved ({why})")
-        request = self._request(entry, call, context, why)
-        if (approval := self._approved.pop((context.idempotency_key, request.bound_to), None)) is not None:
-            return Admission(approval=approval)
-        self._keys[request.id] = context.idempotency_key
-        return request
+        return self._request(entry, call, context, why)
 
     async def ask(self, request: ApprovalRequest, entry: ToolEntry, arguments: Mapping[str, Any]) -> Admission:
         """The decision that a person has made about a call. If a file that decides what the call
         does has changed since the question, the person is asked again.
         """
-        key = self._keys.pop(request.id, "")
         while True:
             answer = await self._answer(request)
             if answer is None:
@@ -177,14 +195,12 @@ class Approvals:
                 return Admission(CallState.EXPIRED, EXPIRED, approval=request.id)
             if not answer.approved:
                 return _refused(request, answer)
-            call = judged(entry, arguments)
             if answer.arguments is not None:
-                return self._edited(entry, arguments, answer.arguments, request, key)
+                return self._edited(entry, arguments, answer.arguments, request)
+            call = judged(entry, arguments)
             files = deciding_files(call)
             if files == request.files:
-                if answer.always is not None:
-                    self._grants.add(entry, call, answer.always)
-                self._approve(key, request.bound_to, request)
+                self._allow(request, answer.always)
                 return Admission(approval=request.id)
             request = self._asked_again(request, entry, call, files)
 
@@ -205,28 +221,45 @@ class Approvals:
         )
 
     def _edited(
-        self,
-        entry: ToolEntry,
-        arguments: Mapping[str, Any],
-        given: Mapping[str, Any],
-        request: ApprovalRequest,
-        key: str,
+        self, entry: ToolEntry, arguments: Mapping[str, Any], given: Mapping[str, Any], request: ApprovalRequest
     ) -> Admission:
         """The admission of a call with the arguments of a person. A rule that refuses those holds
         for a person too.
         """
-        edited = restored(given, arguments)
+        try:
+            edited = restored(given, arguments)
+        except ConfigError as error:
+            return replace(_denied(str(error)), approval=request.id)
         ruling = self._rules.ruling(judged(entry, edited))
         if ruling is not None and ruling.decision == "deny":
             return replace(_denied(str(ruling)), approval=request.id)
-        call = judged(entry, edited)
-        bound_to = _bound_to(entry, call, request.schema_hash, deciding_files(call))
-        self._approve(key, bound_to, request)
         return Admission(arguments=edited, approval=request.id)
 
-    def _approve(self, key: str, bound_to: str, request: ApprovalRequest) -> None:
-        if key:
-            self._approved[key, bound_to] = request.id
+    async def outside(
+        self, entry: ToolEntry, arguments: Mapping[str, Any], context: ToolContext, kept_from: str
+    ) -> tuple[frozenset[str], str]:
+        """The sandbox has kept a call from `kept_from`: what a person opens, so that it is made
+        once more, and a sentence for the model. Nothing is opened if they refuse, or cannot answer
+        now.
+        """
+        if self._ask is None or EVERYTHING in context.opened:
+            return frozenset(), ""
+        why = f"the sandbox kept it from {kept_from}; may it run once more, outside of the sandbox?"
+        scopes = (f"{kept_from}{_IN_RUN}",) if kept_from not in self.opened and kept_from != SOMETHING else ()
+        request = self._request(entry, judged(entry, arguments), context, why)
+        request = replace(request, scopes=scopes, key="", bound_to=bound_hash(request.bound_to, kept_from, why))
+        answer = await self._answer(request)
+        if answer is None:  # the call has its end now, so nobody waits for a later answer
+            answer = ApprovalAnswer(id=request.id, decision="withdrawn", bound_to=request.bound_to)
+            await self._listener.answered(answer)
+        said = f"{VETO} The sandbox kept this call from {kept_from}."
+        if not answer.approved:
+            reason = f" The reason: {foreign(answer.reason)}" if answer.reason else ""
+            return frozenset(), f"{said} Nobody has allowed it to run outside.{reason}"
+        self._allow(request, answer.always if answer.always in scopes else None)
+        if self.opened - context.opened:
+            return self.opened, f"{said} A person has allowed {kept_from} for this run, and it was made once more."
+        return self.opened | {EVERYTHING}, f"{said} A person let it run once outside, and this is what it did there."
 
     async def hold(self, detection: Detection) -> ApprovalAnswer | None:
         """Ask whether the run may go on after `detection`. `None`: nobody can answer."""
@@ -269,7 +302,9 @@ class Approvals:
             return ADMITTED if kind == "read" else _denied("only tools that read may be called in the mode 'plan'")
         if ruling is not None and ruling.unsure:
             return str(ruling)
-        if self._mode == "yolo" or (ruling is not None and ruling.decision == "allow"):
+        if ruling is not None and ruling.decision == "allow":
+            return Admission(overruled=not call.place.boxed)
+        if self._mode == "yolo":
             return ADMITTED
         if ruling is not None:
             return str(ruling)
@@ -287,11 +322,11 @@ class Approvals:
         files = deciding_files(call)
         bound_to = _bound_to(entry, call, schema, files)
         return ApprovalRequest(
-            id=self._asked_before.pop((context.call.id, bound_to), "") or uuid.uuid4().hex,
+            id=self._asked_before.pop((context.idempotency_key, bound_to), "") or uuid.uuid4().hex,
             run=self._run_id,
             call_id=context.call.id,
             tool=entry.spec.name,
-            arguments=masked(call.arguments),
+            arguments=with_texts(call.arguments, secrets_in(call.arguments)),
             schema_hash=schema,
             bound_to=bound_to,
             files=files,
@@ -300,6 +335,7 @@ class Approvals:
             preview=_preview(entry, call.arguments),
             asked_at=self._wall(),
             expires_at=self._expires_at(),
+            key=context.idempotency_key,
         )
 
     def _beside_calls(self, id: str, bound_to: str, **facts: Any) -> ApprovalRequest:
@@ -403,5 +439,5 @@ def _preview(entry: ToolEntry, arguments: Mapping[str, Any]) -> str:
     preview = getattr(entry.tool, "preview", None)
     if callable(preview):
         with contextlib.suppress(Exception):
-            return str(masked(preview(arguments)))
+            return str(with_texts(preview(arguments), secrets_in(arguments)))
     return ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 import re
 import shlex
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -20,15 +21,21 @@ from monitor._util.codec import to_plain
 from monitor._util.text import printable
 from monitor.errors import ConfigError
 from monitor.messages import ApprovalAnswer, ApprovalRequest, bound_hash
-from monitor.tools.approvals.judged_call import MISSING, JudgedCall, deciding_files, is_harmless
-from monitor.tools.approvals.known_commands import in_directories, table_of, unproven
-from monitor.tools.masking import masked
+from monitor.tools.approvals.judged_call import MISSING, JudgedCall, texts_in
+from monitor.tools.approvals.known_commands import is_harmless, table_of
+from monitor.tools.approvals.plain_words import PlainCommand
+from monitor.tools.masking import secrets_in
 from monitor.tools.registry import ToolEntry
 
 SHOWN_CHARS: Final = 100_000
 """A longer question is not asked on the terminal: nobody would read all of it."""
 SHOWN_LINES: Final = 2_000
 """The number of lines of a call that a person is shown at most."""
+LEAST_S: Final = 0.3
+"""The seconds within which nobody has read a question."""
+_TRIES: Final = 5
+_MOST_NAMED: Final = 8
+"""The most characters that are named."""
 _GAP: Final = re.compile(r"(?<! ) {40,}")
 """Blanks that move the text behind them out of sight."""
 
@@ -37,13 +44,22 @@ class TerminalApprover:
     """Asks on the terminal, one question after the other.
 
     The whole call is shown; one that is too long to be read is refused. In text of a model or a
-    tool, each character that does not print is escaped. `read`: reads a line, in a worker thread.
-    The end of the input is a refusal.
+    tool, each character that does not print is escaped. What was typed before the question is
+    dropped, and an answer within 0.3 s does not count, because nobody has read the question by
+    then. `read`: reads a line, in a worker thread. The end of the input is a refusal. `now`: the
+    time in seconds.
     """
 
-    def __init__(self, *, read: Callable[[str], str] = input, write: Callable[[str], Any] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        read: Callable[[str], str] = input,
+        write: Callable[[str], Any] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._read = read
         self._write = write if write is not None else _to_stderr
+        self._now = now
         self._lock = anyio.Lock()
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
@@ -59,11 +75,25 @@ class TerminalApprover:
                 exact, *more = map(_line, request.scopes)
                 wider = f", [w]ider: always {more[0]}" if more else ""
                 choices = f"[y]es, [a]lways {exact}{wider}, [n]o, or why not"
-            try:
-                said = await anyio.to_thread.run_sync(self._read, f"{choices}: ", abandon_on_cancel=True)
-            except EOFError:
-                return _answer(request, "denied", reason="nobody is at the terminal")
-            return _understood(said.strip(), request)
+            for _ in range(_TRIES):
+                _drop_typed()
+                asked_at = self._now()
+                try:
+                    said = await anyio.to_thread.run_sync(self._read, f"{choices}: ", abandon_on_cancel=True)
+                except EOFError:
+                    return _answer(request, "denied", reason="nobody is at the terminal")
+                if self._now() - asked_at >= LEAST_S:
+                    return _understood(said.strip(), request)
+                self._write("That came before you can have read the question. Please answer once more.")
+            return _answer(request, "denied", reason="every answer came before the question can have been read")
+
+
+def _drop_typed() -> None:
+    """Drop what was typed on the terminal before."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # no terminal, or a system without
+        import termios  # noqa: PLC0415 - Windows has none
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 _TOO_LONG: Final = "the call is too long to be shown whole: {:,} lines, {:,} characters; make several smaller calls"
@@ -97,6 +127,9 @@ def shown(request: ApprovalRequest) -> list[str]:
         text = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)
         lines += [f"  {_line(str(name))}: {part}" for part in _lines(text)]
     lines += [f"  {part}" for part in _lines(request.preview)] if request.preview else []
+    if odd := _odd_in("\n".join([*texts_in(arguments), request.preview])):
+        more = f" and {len(odd) - _MOST_NAMED} more" if len(odd) > _MOST_NAMED else ""
+        lines.append(f"  take care, it has {', '.join(map(_name, odd[:_MOST_NAMED]))}{more}")
     decide = sorted(name for name, digest in request.files.items() if digest != MISSING)
     return lines + [f"  depends on {_line(name)} ({request.files[name][:12]})" for name in decide]
 
@@ -110,6 +143,25 @@ def _lines(text: str) -> Iterator[str]:
 
 def _line(text: str) -> str:
     return _GAP.sub(lambda found: f" ({len(found[0]):,} blanks) ", printable(text).replace("\t", "    "))
+
+
+def _odd_in(text: str) -> list[str]:
+    """The characters of a text that do not show what they are: controls, marks of direction, blanks
+    that are none, and signs and letters that look like others.
+    """
+    other = {char for char in text if not char.isascii() and char.isalpha() and "LATIN" not in _name(char)}
+    few = sum(map(other.__contains__, text)) < sum(char.isascii() and char.isalpha() for char in text)
+    return [
+        char
+        for char in sorted(set(text) - {"\n", "\t"})
+        if printable(char) != char
+        or (not char.isascii() and len(like := unicodedata.normalize("NFKC", char)) == 1 and like.isascii())
+        or (few and char in other)
+    ]
+
+
+def _name(char: str) -> str:
+    return f"U+{ord(char):04X} {unicodedata.name(char, 'CONTROL CHARACTER')}"
 
 
 def _to_stderr(line: str) -> None:
@@ -186,124 +238,92 @@ class PendingApprovals:
 
 
 # --------------------------------------------------------------------------------------------------
-# The meanings of "always" in an answer to a question. It is the call as it was shown, to the
-# word. More is offered where it is known what more would be: a tool that reads or edits, a
+# The meanings of "always" in an answer to a question. Each is a text, which the person reads, and
+# which another call has as well if it means the same. It is the call as it was shown, to the word.
+# Of a line that runs code it holds in a sandbox only, because nothing else bounds what the code
+# does tomorrow. More is offered where it is known what more would be: a tool that reads or edits, a
 # command of which a table says that it does no harm.
+
+IN_BOX: Final = ", in the sandbox only"
 
 
 class Grants:
     """The calls that a person has allowed for the rest of a run. A tool whose description or schema
-    has changed is another tool, and a script that has changed is another script.
+    has changed is another tool.
     """
 
     def __init__(self) -> None:
-        self._tools: set[str] = set()
-        """Hashes of the tools that are allowed as a whole."""
-        self._calls: set[str] = set()
-        """Keys of the very calls that are allowed."""
-        self._prefixes: dict[str, set[tuple[str, ...]]] = {}
-        """The allowed beginnings of commands, by the hash of their tool."""
+        self._exact: set[tuple[str, str]] = set()
+        """The calls that are allowed to the word, with the hash of their tool."""
+        self._wide: set[tuple[str, str]] = set()
+        """The tools that are allowed as a whole, and the beginnings of commands."""
 
-    def add(self, entry: ToolEntry, call: JudgedCall, scope: str) -> None:
-        """Allow `scope`, one of `scopes_of` the call that was shown."""
-        offered = scopes_of(entry, call)
-        if scope not in offered:
-            return
-        schema = schema_hash(entry)
-        if call.line is None and scope == entry.spec.name:
-            self._tools.add(schema)
-        elif scope == offered[0]:
-            self._calls.add(_key(schema, call))
-        else:
-            self._prefixes.setdefault(schema, set()).update(_prefixes_of(call) or ())
+    def add(self, request: ApprovalRequest, scope: str | None) -> None:
+        """Allow `scope`, one of those that were offered."""
+        if scope in request.scopes[1:] or (scope == request.tool and scope in request.scopes):
+            self._wide.update((request.schema_hash, part) for part in scope.split(" ; "))
+        elif scope in request.scopes:
+            self._exact.add((request.schema_hash, scope))
 
     def cover(self, entry: ToolEntry, call: JudgedCall) -> bool:
         """Whether this very call was allowed."""
-        if not self._tools and not self._calls and not self._prefixes:
+        if not self._exact and not self._wide:
             return False
         schema = schema_hash(entry)
-        return (
-            (call.line is None and schema in self._tools)
-            or (bool(self._calls) and _key(schema, call) in self._calls)
-            or self._covered(schema, call)
-        )
+        exact, parts = _meant(entry, call)
+        return (schema, exact) in self._exact or bool(parts and self._wide.issuperset((schema, one) for one in parts))
 
     def prefixes(self, entry: ToolEntry) -> Sequence[tuple[str, ...]]:
         """The beginnings of commands of this tool that were allowed."""
-        return tuple(self._prefixes.get(schema_hash(entry), ())) if self._prefixes else ()
-
-    def _covered(self, schema: str, call: JudgedCall) -> bool:
-        prefixes = self._prefixes.get(schema, ())
-        if not prefixes or not call.plain or call.other_texts:
-            return False
-        for command, directories in in_directories(call.plain, call.place.directory):
-            if any(one.writes for one in command.redirections):
-                return False
-            fitting = [prefix for prefix in prefixes if command.texts[: len(prefix)] == prefix]
-            if not any(unproven(command, prefix, (), call.place, directories) is None for prefix in fitting):
-                return False
-        return True
+        return (
+            [tuple(part.split()) for schema, part in self._wide if schema == schema_hash(entry)] if self._wide else []
+        )
 
 
 def scopes_of(entry: ToolEntry, call: JudgedCall) -> tuple[str, ...]:
-    """The choices for "always", the narrowest first. None for a line that is not plain, or that
-    writes a file by a redirection, or whose globs may name other files tomorrow.
+    """The choices for "always", the narrowest first."""
+    exact, parts = _meant(entry, call)
+    return tuple(dict.fromkeys(one for one in (exact, " ; ".join(dict.fromkeys(parts))) if one))
+
+
+def _meant(entry: ToolEntry, call: JudgedCall) -> tuple[str, Sequence[str]]:
+    """The call as a text, and the texts that would stand for more than this call. They are empty
+    for a call with a secret, for a line that is not plain or writes a file by a redirection, and
+    for code that runs in no sandbox.
     """
-    kind = entry.traits.kind
+    kind, place = entry.traits.kind, call.place
+    others = {name: call.arguments[name] for name in call.other_texts}
+    hides = secrets_in(call.arguments) != {}
     if call.line is None:
-        if kind in {"read", "edit"}:
-            return (entry.spec.name,)
-        exact = f"{entry.spec.name} {json.dumps(to_plain(masked(call.arguments)), ensure_ascii=False)}"
-        return (exact,) if kind == "execute" else (exact, entry.spec.name)
-    if not call.plain:
-        return ()
-    for command in call.plain:
-        if any(one.writes for one in command.redirections) or (
-            not is_harmless(command) and not all(word.known and not word.glob for word in command.words)
-        ):
-            return ()
-    exact = " ".join(f"{command.after} {shlex.join(command.texts)}".strip() for command in call.plain)
-    prefixes = _prefixes_of(call)
-    wide = " ; ".join(dict.fromkeys(shlex.join(prefix) for prefix in prefixes)) if prefixes else exact
-    return (exact,) if wide == exact else (exact, wide)
+        shown = f"{entry.spec.name} {json.dumps(to_plain(call.arguments), ensure_ascii=False, sort_keys=True)}"
+        if kind == "execute":
+            return f"{shown}{IN_BOX}" if place.boxed and not hides else "", ()
+        return "" if hides or kind in {"read", "edit"} else shown, (entry.spec.name,)
+    plain = call.plain or ()
+    if not plain or hides or any(one.writes for command in plain for one in command.redirections):
+        return "", ()
+    harmless = all(is_harmless(command, place) for command in plain)
+    known = all(word.known and not word.glob for command in plain for word in command.words)
+    exact = " ".join(f"{command.after} {_written(command)}".strip() for command in plain)
+    if others:
+        exact += f" {json.dumps(to_plain(others), ensure_ascii=False, sort_keys=True)}"
+    if place.directory != place.root:
+        exact += f" in {place.directory}"
+    if not (harmless or (known and place.boxed)):
+        return "", ()
+    named = [(command, table_of(command.words)) for command in plain] if harmless and not others else []
+    parts = [shlex.join(command.texts[: found[0]]) for command, found in named if found is not None]
+    return exact if harmless else f"{exact}{IN_BOX}", parts
+
+
+def _written(command: PlainCommand) -> str:
+    """The command, so that no other one is written like it."""
+    words = [
+        shlex.quote(word.text) if word.literal else f"{word.text} (as the shell reads it)" for word in command.words
+    ]
+    return " ".join([*words, *(f"< {shlex.quote(one.path.text)}" for one in command.redirections)])
 
 
 def schema_hash(entry: ToolEntry) -> str:
     """Names a tool as it was described to the model."""
     return bound_hash(entry.spec.name, entry.spec.description, entry.spec.parameters)
-
-
-def _key(schema: str, call: JudgedCall) -> str:
-    """Names a call to the word: its tool, its arguments without numbers, where it runs, and
-    the files that decide what it does.
-    """
-    arguments = {
-        name: value
-        for name, value in call.arguments.items()
-        if isinstance(value, bool) or not isinstance(value, int | float)
-    }
-    words: object = None
-    if call.command is not None:
-        arguments.pop(call.command)
-        arguments.pop("directory", None)
-        words = [
-            [
-                command.after,
-                [(word.text, word.glob, word.home) for word in command.words],
-                [(one.path.text, one.path.home) for one in command.redirections],
-            ]
-            for command in call.plain or ()
-        ]
-    shown = [schema, to_plain(arguments), words, str(call.place.directory), deciding_files(call)]
-    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
-
-
-def _prefixes_of(call: JudgedCall) -> list[tuple[str, ...]] | None:
-    """The names of the commands of a line, if each of them is harmless whatever words follow."""
-    made: list[tuple[str, ...]] = []
-    for command in call.plain or ():
-        found = table_of(command.words)
-        if found is None or not is_harmless(command):
-            return None
-        made.append(command.texts[: found[0]])
-    return made

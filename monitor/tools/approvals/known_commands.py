@@ -7,17 +7,17 @@ taken for a value.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from contextlib import suppress
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from monitor.tools.approvals.plain_words import ANY, KnownOptions, PlainCommand, PlainWord, known_options
-from monitor.tools.approvals.repositories import holds_repository, unproven_repository
 from monitor.tools.base import CallPlace
 
 _PRINTS: Final = re.compile(
@@ -120,8 +120,8 @@ _DIFFS: Final = """
         --inter-hunk-context: --abbrev= --pickaxe-all --pickaxe-regex --function-context --compact-summary --text
         --no-prefix
     """
-_LOGS: Final = f"""
-        {_DIFFS} -# -niEFgcm -n: -L: --oneline --graph --all --decorate= --author: --committer: --grep: --since:
+_LOGS: Final = """
+        -# -niEFgcm -n: --oneline --graph --all --decorate= --author: --committer: --grep: --since:
         --after: --until: --before: --format= --pretty= --abbrev-commit --no-abbrev-commit --first-parent --merges
         --no-merges --follow --reverse --max-count: --skip: --date: --branches= --tags= --remotes= --topo-order
         --date-order --author-date-order --no-decorate --source --walk-reflogs --left-right --cherry-pick
@@ -144,8 +144,17 @@ _PREFIXES: Final = (("python", "-m", "pytest"), ("python3", "-m", "pytest"), ("u
 _VALUES: Final = {**dict.fromkeys(("--format", "--pretty", "--group"), _unsigned), "--sort": _unsigned_order}
 
 
-def _git(spec: str, **options: Any) -> KnownOptions:
-    return known_options(spec, **{"repository": "read", "values": _VALUES, **options})
+def _git(spec: str = "", *, boxed: str = "", **options: Any) -> KnownOptions:
+    """A command of git. `spec`: its options where the environment overrules what the repository
+    says. `boxed`: options that are proven in a sandbox only, because filters of the repository may
+    run. Without `spec` the whole command is.
+    """
+    options = {"values": _VALUES, **options}
+    return replace(
+        known_options(f"{spec} {boxed}", **options),
+        git=True,
+        unboxed=known_options(spec, **options) if spec else None,
+    )
 
 
 _READERS: Final = """
@@ -206,13 +215,13 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
     """, single=True),
     ("mkdir",): known_options("-pv -m: --parents --verbose --mode:", inside=True, runs=True),
     ("touch",): known_options("-acm --no-create", inside=True, runs=True),
-    ("git", "status"): _git("""
+    ("git", "status"): _git(boxed="""
         -sbuvz --short --branch --porcelain= --long --verbose --untracked-files= --ignored= --renames --no-renames
         --ahead-behind --no-ahead-behind --show-stash --ignore-submodules= --column=
     """),
-    ("git", "diff"): _git(_DIFFS, reads_below=""),
-    ("git", "log"): _git(_LOGS, reads_below="-p -u --patch"),
-    ("git", "show"): _git(_LOGS),
+    ("git", "diff"): _git(boxed=_DIFFS, reads_below=""),
+    ("git", "log"): _git(_LOGS, boxed=f"{_DIFFS} -L:", reads_below="-p -u --patch"),
+    ("git", "show"): _git(boxed=f"{_LOGS} {_DIFFS} -L:"),
     ("git", "shortlog"): _git("""
         -nse --numbered --summary --email --since: --until: --author: --all --group= --no-merges
     """),
@@ -220,7 +229,7 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
     ("git", "branch"): _git("-avr --all --remotes --show-current --verbose --no-color --color=", most=0),
     ("git", "tag"): _git("-n= --sort: --color=", most=0),
     ("git", "remote"): _git("-v --verbose", most=0),
-    ("git", "stash", "list"): _git(_LOGS),
+    ("git", "stash", "list"): _git(_LOGS, boxed=f"{_DIFFS} -L:"),
     ("git", "rev-parse"): _git("""
         -q --show-toplevel --abbrev-ref= --short= --verify --git-dir --is-inside-work-tree --symbolic
         --symbolic-full-name --show-prefix --show-cdup --absolute-git-dir --is-bare-repository --git-common-dir
@@ -231,19 +240,19 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
         --until: --author: --grep: --oneline --abbrev-commit --objects
     """),
     ("git", "ls-files"): _git("""
-        -cdmoiskutvz --cached --deleted --modified --others --ignored --stage --unmerged --exclude-standard
+        -cdoiskutvz --cached --deleted --others --ignored --stage --unmerged --exclude-standard
         --error-unmatch --full-name --exclude: --directory
-    """),
+    """, boxed="-m --modified"),
     ("git", "ls-tree"): _git("""
         -rdtlz --name-only --name-status --full-tree --full-name --long --abbrev=
     """),
-    ("git", "blame"): _git("""
+    ("git", "blame"): _git(boxed="""
         -lsetwfnpcb -L: -C= -M= --porcelain --line-porcelain --show-email --show-name --show-number --since:
         --date: --abbrev=
     """),
     ("git", "describe"): _git("""
-        --tags --all --always --long --dirty= --abbrev= --match: --exact-match --contains --first-parent
-    """),
+        --tags --all --always --long --abbrev= --match: --exact-match --contains --first-parent
+    """, boxed="--dirty="),
     ("git", "grep"): _git("""
         -nilLcvwhHEFGPqIaWp -e: -A: -B: -C: -m: --line-number --ignore-case --files-with-matches --count
         --word-regexp --fixed-strings --extended-regexp --perl-regexp --cached --untracked --no-index --and --or
@@ -252,13 +261,13 @@ KNOWN_COMMANDS: Final[Mapping[tuple[str, ...], KnownOptions]] = {
     ("git", "merge-base"): _git("-a --all --is-ancestor --fork-point --octopus --independent"),
     ("git", "show-ref"): _git("-qsd --head --heads --tags --verify --hash= --abbrev= --quiet"),
     ("git", "cat-file"): _git("-tpse --batch-check=", most=2),
-    ("git", "add"): _git("""
+    ("git", "add"): _git(boxed="""
         -AunvN --all --update --dry-run --verbose --intent-to-add --ignore-errors --no-all
-    """, runs=True, adds=True),
-    ("git", "commit"): _git("""
+    """, runs=True),
+    ("git", "commit"): _git(boxed="""
         -aqvsn -m: --message: --amend --no-edit --all --quiet --verbose --signoff --allow-empty --dry-run
         --author: --date: --short --porcelain --no-verify
-    """, repository="commit", runs=True),
+    """, runs=True),
     ("pytest",): _PYTEST_OPTIONS,
     ("py.test",): _PYTEST_OPTIONS,
     **dict.fromkeys(_PREFIXES, _PYTEST_OPTIONS),
@@ -299,15 +308,27 @@ def is_proven(words: Sequence[PlainWord]) -> bool:
     return found is not None and found[1].unproven(words[found[0] :]) is None
 
 
+def is_harmless(command: PlainCommand, place: CallPlace) -> bool:
+    """Whether a table says that a command only reads and prints, whatever its files hold."""
+    found = table_of(command.words)
+    if found is None or found[1].runs:
+        return False
+    table = found[1] if place.boxed or not found[1].git else found[1].unboxed if place.overrules else None
+    if table is None or table.unproven(command.words[found[0] :]) is not None:
+        return False
+    return command.words[0].text in BUILTINS or _program(command.words[0], place) is None
+
+
 # --------------------------------------------------------------------------------------------------
 # Whether a plain command is proven to do no more than the rule that allows it says.
 
+_IN_BOX: Final = "a file of the repository may name a program for git: it is allowed in a sandbox only"
 BUILTINS: Final = frozenset({"cd", "echo", "printf", "test", "pwd", "true", "false", ":", "type", "command"})
 """Commands that bash carries out itself."""
 Directories = tuple[Path | None, ...]
 """The folders in which a command may begin. `None`: one that is not known."""
 _MOST_DIRECTORIES: Final = 64
-_MOST_NAMES: Final = 1_000
+_MOST_NAMES: Final = 10_000
 """The most names that a glob is compared with."""
 
 
@@ -327,6 +348,10 @@ def unproven(
             return None
         return f"of {words[0].text} no options are known, so the rule allows its exact words: name others in options"
     count, table = found if found is not None else (len(prefix), known_options(""))
+    if table.git and not place.boxed:
+        if table.unboxed is None or not place.overrules:
+            return _IN_BOX
+        table = table.unboxed
     table = table.with_options(options)
     rest = words[count:]
     why = table.unproven(rest)
@@ -335,20 +360,11 @@ def unproven(
         why = table.unproven(rest)
     if why is not None:
         return why
-    if (table.inside or table.repository) and not all(directories):
+    if table.inside and (None in directories):
         return "the folder in which it runs is not known"
     known = [directory for directory in directories if directory is not None]
     if table.inside and (outer := _outside(table.operands(rest), place.root, known)) is not None:
         return f"{outer} is outside of the workspace"
-    if table.repository:
-        for directory in known:
-            if (why := unproven_repository(directory, table.repository)) is not None:
-                return why
-    if table.adds:
-        added = [word for word in rest if not _is_file(word, known)]
-        for directory in known if added else ():
-            if holds_repository(directory):
-                return "the settings of a repository that it adds may run a program"
     return None if table.runs or words[0].text in BUILTINS else _program(words[0], place)
 
 
@@ -398,14 +414,29 @@ def _names(word: PlainWord, directory: Path) -> Iterator[str]:
     """
     yield word.text
     if word.glob:
-        wide = "/".join(f"{part.partition('[')[0]}*" if "[" in part else part for part in word.text.split("/"))
-        found = list(islice(glob.iglob(wide, root_dir=directory, include_hidden=True), _MOST_NAMES + 1))  # noqa: PTH207 - with hidden names
-        yield from found if len(found) <= _MOST_NAMES else ("/",)
+        found = names_of_glob(word.text, directory)
+        yield from ("/",) if found is None else found
 
 
-def _is_file(word: PlainWord, directories: Sequence[Path]) -> bool:
-    """Whether the word names a file that is no folder, wherever the command begins."""
-    return word.literal and all((directory / word.text).is_file() for directory in directories)
+def names_of_glob(text: str, directory: Path) -> list[str] | None:
+    """The names that a glob may mean in a folder, and perhaps more: classes such as `[!a]` are read
+    in other ways by other programs. `None`: it has looked at `_MOST_NAMES` and there are more.
+    """
+    found, looked = ["/" if text.startswith("/") else ""], 0
+    for part in filter(None, text.split("/")):
+        if {"*", "?", "["}.isdisjoint(part):
+            found = [os.path.join(one, part) for one in found]  # noqa: PTH118 - `..` stays
+            continue
+        wide, above, found = f"{part.partition('[')[0]}*" if "[" in part else part, found, []
+        for folder in above:
+            with suppress(OSError, ValueError), os.scandir(directory / folder) as entries:
+                for entry in entries:
+                    looked += 1
+                    if looked > _MOST_NAMES:
+                        return None
+                    if fnmatchcase(entry.name, wide):
+                        found.append(os.path.join(folder, entry.name))  # noqa: PTH118 - as above
+    return found
 
 
 def _program(name: PlainWord, place: CallPlace) -> str | None:

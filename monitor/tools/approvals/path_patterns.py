@@ -7,16 +7,14 @@ the real path: within the workspace relative to it, elsewhere absolute.
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from monitor.tools.approvals.known_commands import is_proven, table_of
+from monitor.tools.approvals.known_commands import is_proven, names_of_glob, table_of
 from monitor.tools.approvals.plain_words import PlainWord
 
 Match: TypeAlias = Literal["yes", "maybe", ""]
@@ -24,8 +22,8 @@ MOST_CHARS: Final = 4_096
 """A longer text is no path."""
 MOST_ENTRIES: Final = 20_000
 """The most entries below a folder that are looked at; of a larger folder it is not known."""
-_MOST_NAMES: Final = 1_000
-"""The most names that a glob is compared with."""
+_MOST_FOLDERS: Final = 20
+"""The most folders of one command that are looked through."""
 _LEAST_PART: Final = 3
 """The least characters of a pattern that are looked for within words."""
 _WILD: Final = re.compile(r"[*?\[]")
@@ -80,7 +78,7 @@ def denied_words(words: Sequence[PlainWord], pattern: str, root: Path, directori
     """Whether one of the words of a command may name a place that fits `pattern`."""
     found: Match = ""
     for word in words:
-        if not word.known:
+        if not word.known or (word.glob and any(names_of_glob(word.text, one) is None for one in directories)):
             found = found or "maybe"
         for text in _meanings(word, directories):
             match = denies(text, pattern, root, directories)
@@ -105,7 +103,8 @@ def touches_below(words: Sequence[PlainWord], pattern: str, root: Path, director
     texts = [word.text for word in rest if not word.text.startswith("-")]
     if found is not None and not any((one / text).exists() for one in directories for text in texts if is_path(text)):
         texts.append(".")  # where no folder is named, it begins here
-    return any(may_hold(one / text, pattern, root) for one in directories for text in texts if is_path(text))
+    folders = {one / text for one in directories for text in texts if is_path(text)}
+    return len(folders) > _MOST_FOLDERS or any(may_hold(one, pattern, root) for one in folders)
 
 
 def _reads_below(options: frozenset[str], words: Sequence[PlainWord]) -> bool:
@@ -164,16 +163,9 @@ def _meanings(word: PlainWord, directories: Sequence[Path]) -> Iterator[str]:
     for text in texts:
         yield text
         if word.glob and is_path(text):
-            wide = _widened(os.path.expanduser(text))  # noqa: PTH111 - of a text
+            home = os.path.expanduser(text)  # noqa: PTH111 - of a text
             for directory in directories:
-                yield from islice(glob.iglob(wide, root_dir=directory, include_hidden=True), _MOST_NAMES)  # noqa: PTH207 - with hidden names
-
-
-def _widened(text: str) -> str:
-    """A glob that means at least what `text` means: classes such as `[!a]` are read in other ways
-    by other programs.
-    """
-    return "/".join(f"{part.partition('[')[0]}*" if "[" in part else part for part in text.split("/"))
+                yield from names_of_glob(home, directory) or ()
 
 
 def _tails(text: str) -> list[str]:

@@ -297,11 +297,12 @@ class KnownOptions:
     """The command runs code of the workspace, as `pytest` does. So "always" is never offered for
     more than the exact words, and its program may lie in the workspace.
     """
-    repository: Literal["", "read", "commit"] = ""
-    """The command belongs to git: settings and hooks of the repository say what it runs."""
-    adds: bool = False
-    """The command adds files to a repository. A repository among them is one whose settings count
-    from then on.
+    git: bool = False
+    """The command belongs to git. It is proven in a sandbox, where what a repository names may run.
+    """
+    unboxed: KnownOptions | None = None
+    """The options of a command of git with which the environment overrules all that a repository
+    names. `None`: it does so with none.
     """
     reads_below: frozenset[str] = frozenset()
     """With one of these options (`""`: with none) it reads all files below a folder."""

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
+from monitor._util.checked_words import checked
 from monitor._util.hashing import canonical_json
 from monitor._util.text import cut_before, printable
 from monitor.errors import ConfigError, StoreError, ToolError, ToolErrorKind, message_of
@@ -48,6 +49,7 @@ class ArtifactsFull(StoreError):
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(slots=True, frozen=True, kw_only=True)
+@checked
 class Reference:
     """Says where a text came from, so that it can be had again. Each kind needs one part: `url` of
     a page, `path` of a document, `request` of a reply. Raises `ConfigError` if that is missing.

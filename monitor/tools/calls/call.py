@@ -240,6 +240,8 @@ class CallJob(CallReporter):
     """Where the text of the result came from, if its tool says so."""
     deferred: str | None = None
     """What the call waits for, if its tool has deferred its result."""
+    kept_from: str = ""
+    """What a sandbox has kept its tool from."""
     left_thread: bool = False
     entered: bool = False
     begun_at: float = 0.0
@@ -545,9 +547,9 @@ async def _call(job: CallJob, context: ToolContext) -> tuple[ToolResult, bool]:
     assert tool is not None  # noqa: S101 - a call of no tool was answered before
     try:
         value = await tool.call(job.arguments, context)
-        job.status, job.reference, job.deferred = None, None, None
+        job.status, job.reference, job.deferred, job.kept_from = None, None, None, ""
         if isinstance(value, ToolAnswer):
-            job.status, job.reference = value.status, value.reference
+            job.status, job.reference, job.kept_from = value.status, value.reference, value.kept_from
             job.deferred = value.text if value.deferred else None
         return result_of(job.call, value), isinstance(value, ToolAnswer)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything

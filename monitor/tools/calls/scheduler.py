@@ -33,7 +33,18 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolErrorKind, describe
 from monitor.messages import ApprovalRequest, CallLedger, CallRecord, CallState, key_of
 from monitor.tools.approvals.approval import Approvals
-from monitor.tools.base import NO_LISTENER, NO_RUN, CallingRun, CallListener, Clock, LoopClock, Tool, ToolContext
+from monitor.tools.base import (
+    ADMITTED,
+    NO_LISTENER,
+    NO_RUN,
+    Admission,
+    CallingRun,
+    CallListener,
+    Clock,
+    LoopClock,
+    Tool,
+    ToolContext,
+)
 from monitor.tools.calls.call import TAKEN, CallEnd, CallJob, CallsOfRun, run_tool
 from monitor.tools.registry import NO_TOOL, Registry
 from monitor.tools.results.call_results import arguments_of, failed, failed_by, unknown_tool
@@ -342,22 +353,23 @@ class Scheduler:
     async def _answer(self, job: CallJob) -> CallEnd:
         artifacts = self._keeper.store if self._keeper is not None else None
         context = ToolContext(job.call, self._run, job.key, artifacts, job, self._deps)
-        refused = await self._refused(job, context)
-        if refused is None and job.after:
-            for other in job.after:
-                if other.ended is not None:
-                    await other.ended.wait()
-            refused = await self._refused(job, context)  # the calls before it may have changed what was shown
-        if refused is not None:
-            return refused
+        for other in job.after:
+            if other.ended is not None:
+                await other.ended.wait()  # so a person is shown what is there when the call is made
+        admission = await self._admitted(job, context)
+        if not isinstance(admission, Admission):
+            return admission
+        opened = self._gate.opened if self._gate is not None else frozenset[str]()
+        if admission.overruled or opened:
+            context = replace(context, overruled=admission.overruled, opened=opened)
         async with self._slots or contextlib.nullcontext():
             state, result = await self._attempts(job, context)
         return state, self._tries.counted(job, result)
 
-    async def _refused(self, job: CallJob, context: ToolContext) -> CallEnd | None:
-        """The end of the call, if it may not be made. `None`: it may be made."""
+    async def _admitted(self, job: CallJob, context: ToolContext) -> Admission | CallEnd:
+        """The admission of a call; or its end, if it may not be made."""
         if self._gate is None:
-            return None
+            return ADMITTED
         admission = self._gate.admit(job.entry, job.arguments, context)
         if isinstance(admission, ApprovalRequest):
             if not await job.asked(admission):
@@ -369,8 +381,8 @@ class Scheduler:
             return admission.state, failed(job.call, admission.text, ToolErrorKind.DENIED, vetoed=True)
         if admission.arguments is not None:
             job.change(arguments=dict(admission.arguments))
-            return self._misfit(job, admission.arguments)
-        return None
+            return self._misfit(job, admission.arguments) or admission
+        return admission
 
     async def _attempts(self, job: CallJob, context: ToolContext) -> CallEnd:
         tries = 1 + (RETRIES if job.entry.traits.idempotent else 0)
@@ -379,6 +391,13 @@ class Scheduler:
             if not await job.enter():
                 return job.end(TAKEN)
             state, result = await run_tool(job, context)
+            if job.kept_from and self._gate is not None and job.why is None:
+                opened, note = await self._gate.outside(job.entry, job.arguments, context, job.kept_from)
+                if opened:
+                    if not await job.enter():
+                        return job.end(TAKEN)
+                    state, result = await run_tool(job, replace(context, opened=opened))
+                result = replace(result, text=f"{result.text}\n{note}") if note else result
             if job.deferred is not None and not result.is_error:
                 return await job.defer()
             if not tries or result.error_kind not in RETRIED or job.why is not None:

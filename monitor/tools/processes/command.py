@@ -449,6 +449,41 @@ FIXED: Final[Mapping[str, str]] = {
 }
 """Nobody sits at a terminal: no pager, no colours, no questions. Output comes at once."""
 
+_GIT_SETTINGS: Final = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.pager": "cat",
+    "core.sshCommand": "false",
+    "core.askPass": "false",
+    "core.alternateRefsCommand": "false",
+    "credential.helper": "",
+    "diff.external": "",
+    **{f"gpg.{form}program": "false" for form in ("", "openpgp.", "ssh.", "x509.")},
+    "log.showSignature": "false",
+    "format.pretty": "medium",
+    "submodule.recurse": "false",
+    "safe.bareRepository": "explicit",
+    "protocol.allow": "never",
+}
+OVERRULING: Final[Mapping[str, str]] = {
+    **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(_GIT_SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(_GIT_SETTINGS.values())},
+    "GIT_CONFIG_COUNT": str(len(_GIT_SETTINGS)),
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ASKPASS": "false",
+    "GIT_EXTERNAL_DIFF": "",
+    "GIT_SSH_COMMAND": "false",
+    "RIPGREP_CONFIG_PATH": "",
+    "BASH_ENV": "",
+    "LESSOPEN": "",
+}
+"""Variables of a command that nobody is asked about. No file then names a program that git or
+another harmless command starts. Git reads these settings last, so they count. Filters of a
+repository have names of their own, and cannot be overruled.
+"""
+
 COLOURED: Final[Mapping[str, str]] = {"TERM": "xterm-256color", "CLICOLOR_FORCE": "1", "FORCE_COLOR": "1"}
 """Programs are asked for colours, though they write into a pipe."""
 

@@ -50,6 +50,10 @@ class ToolAnswer:
     """The run ends behind this turn, with `text` as the reason. See `finish`."""
     deferred: bool = False
     """The result comes later, from outside. See `deferred`."""
+    kept_from: str = ""
+    """What a sandbox has kept the call from: `monitor.tools.base.NETWORK`, the path of a file. A
+    person may let the call be made once more outside.
+    """
 
 
 def finish(text: str, *, ok: bool = True) -> ToolAnswer:

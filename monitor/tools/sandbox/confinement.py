@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from monitor._util.checked_words import checked
 from monitor.errors import ConfigError
 from monitor.tools.sandbox import bubblewrap, seatbelt
 from monitor.tools.sandbox.landlock import LandlockRules, LandlockThread, landlock_rules
@@ -30,12 +31,18 @@ _UNSAFE: Final = ("XDG_RUNTIME_DIR", "TMPDIR")
 
 
 @dataclass(slots=True, frozen=True)
+@checked
 class SandboxFound:
     """The best sandbox of this machine."""
 
     kind: SandboxKind
     detail: str
     """What it does not confine, and why there is no better one; empty for a full sandbox."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it confines files, network and processes."""
+        return self.kind in {"bubblewrap", "sandbox-exec"}
 
 
 def find_sandbox(workspace: Path | None = None) -> SandboxFound:
@@ -169,7 +176,7 @@ def confine(
     found = find_sandbox(workspace)
     if workspace.resolve() == Path("/"):
         found = SandboxFound("none", f"the workspace / cannot be confined; {OPEN}")
-    if sandbox.required and found.kind not in ("bubblewrap", "sandbox-exec"):
+    if sandbox.required and not found.holds:
         raise ConfigError(
             f"a sandbox for files, network and processes is required, and there is none here: {found.detail};"
             " or write sandbox='auto'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import signal
 import time
@@ -16,10 +17,12 @@ import anyio
 import anyio.lowlevel
 
 from monitor.errors import ToolError, ToolErrorKind
+from monitor.tools.base import NETWORK, SOMETHING
 from monitor.tools.processes.command import Command
 from monitor.tools.processes.printed_output import screen_pieces
 from monitor.tools.processes.process_table import ProcessInfo, command_of
 from monitor.tools.results.call_results import ToolAnswer
+from monitor.tools.sandbox.confinement import Confinement
 
 # --------------------------------------------------------------------------------------------------
 # Reads the number of failing tests from the output of pytest, jest, go test and cargo test.
@@ -40,6 +43,12 @@ _CARGO_RESULT: Final = re.compile(
     r" \d+ ignored; \d+ measured; \d+ filtered out"
 )
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_NO_NETWORK: Final = re.compile(r"name resolution|resolve host|Network is unreachable|ENETUNREACH|EAI_AGAIN")
+_NO_RIGHT: Final = re.compile(r"Read-only file system|Permission denied|EROFS|EACCES")
+"""How programs repeat what the operating system has answered."""
+_PATH: Final = re.compile(r"/[^\s'\"`:;,()<>|]+")
+_SAID_CHARS: Final = 4_000
+"""The end of an output in which that is looked for."""
 _DIGITS: Final = 12
 """A longer number counts no tests, and Python refuses very long ones."""
 LINE_CHARS: Final = 500
@@ -134,6 +143,8 @@ class ShellJob:
     """A command, and the state of its output."""
 
     command: Command
+    confinement: Confinement | None = None
+    """What confines it. `None`: nothing."""
     before: Mapping[Path, object] = field(default_factory=dict)
     """What stood at its start where programs outside of the sandbox run it."""
     decoder: Any = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
@@ -160,6 +171,20 @@ def answer_of(
         "progress": failing_tests(text),
     }
     return ToolAnswer(text, is_error=kind is not None, error_kind=kind, status=status, data=data)
+
+
+def kept_from(text: str, root: Path) -> str:
+    """What the sandbox has kept a command from, as far as the last lines of its output say so. A
+    file of the workspace `root` is no news: it has its own rights. Empty: they do not say so.
+    """
+    for line in reversed(text[-_SAID_CHARS:].splitlines()):
+        if _NO_NETWORK.search(line):
+            return NETWORK
+        if _NO_RIGHT.search(line):
+            named = [Path(one.rstrip(".,")) for one in _PATH.findall(line)]
+            near = [one if os.path.lexists(one) else one.parent for one in named if not one.is_relative_to(root)]
+            return next((str(one) for one in near if one.is_dir() or one.is_file()), SOMETHING)
+    return ""
 
 
 def ending_of(command: Command) -> str:

@@ -12,6 +12,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -23,19 +24,20 @@ from monitor._util.argument_checks import is_finite, is_whole
 from monitor._util.explained_options import explained
 from monitor._util.text import printable
 from monitor.errors import ConfigError, ToolError, ToolErrorKind
-from monitor.tools.base import CallPlace, Tool, ToolContext
+from monitor.tools.base import EVERYTHING, NETWORK, CallPlace, Tool, ToolContext
 from monitor.tools.functions import FunctionTool
-from monitor.tools.processes.command import Command, check_platform, environment
+from monitor.tools.processes.command import OVERRULING, Command, check_platform, environment
 from monitor.tools.processes.descendants import inner_id
 from monitor.tools.registry import ToolGroup
 from monitor.tools.results.call_results import ToolAnswer
-from monitor.tools.sandbox.confinement import confine
-from monitor.tools.sandbox.sandbox_places import SandboxOption, sandbox_of
+from monitor.tools.sandbox.confinement import Confinement, confine
+from monitor.tools.sandbox.sandbox_places import Sandbox, SandboxOption, sandbox_of
 from monitor.tools.shell.shell_jobs import (
     ShellJob,
     answer_of,
     background_processes,
     ending_of,
+    kept_from,
     roots,
     screened,
     with_dropped,
@@ -128,6 +130,9 @@ class ShellTools(ToolGroup):
         passed = [*pass_env, *(own.env if own else ())]
         self._environment = environment(env, passed=passed, columns=columns, lines=lines, colours=colours)
         self._confinement, self.sandbox = confine(sandbox, workspace.root, self._environment)
+        self._sandbox = own or Sandbox()
+        self._widened: dict[frozenset[str], Confinement | None] = {}
+        """The confinements of calls for which a person has opened more."""
         self._shell = tuple(shell or (shutil.which("bash") or "/bin/sh", "-c"))
         self._jobs: list[ShellJob] = []
         self._users = 0
@@ -206,7 +211,7 @@ class ShellTools(ToolGroup):
                 f"timeout_s: at most {self._longest_s:g}; start what takes longer in the background",
                 kind=ToolErrorKind.INVALID_ARGUMENTS,
             )
-        job = self._start(command, directory, has_input=background)
+        job = self._start(command, directory, context, has_input=background)
         context.process_started(job.command.pid)
         parts: list[str] = []
         kept = False
@@ -308,9 +313,20 @@ class ShellTools(ToolGroup):
         """Where a command would run."""
         root = self._workspace.root
         within = root.joinpath(*self._workspace.place(str(arguments.get("directory", "."))).parts)
-        return CallPlace(root, within, self._environment.get("PATH", ""))
+        boxed = self.sandbox is not None and self.sandbox.holds and not self._sandbox.network
+        return CallPlace(root, within, self._environment.get("PATH", ""), boxed=boxed, overrules=True)
 
-    def _start(self, command: str, directory: str, *, has_input: bool) -> ShellJob:
+    def _confinement_for(self, opened: frozenset[str]) -> Confinement | None:
+        """The confinement of a call, with what a person has opened."""
+        if not opened or self._confinement is None or EVERYTHING in opened:
+            return None if EVERYTHING in opened else self._confinement
+        if opened not in self._widened:
+            own = self._sandbox
+            more = replace(own, network=own.network or NETWORK in opened, write=[*own.write, *(opened - {NETWORK})])
+            self._widened[opened], _ = confine(more, self._workspace.root, self._environment)
+        return self._widened[opened] or self._confinement
+
+    def _start(self, command: str, directory: str, context: ToolContext, *, has_input: bool) -> ShellJob:
         place = self._workspace.directory(directory)
         for job in [job for job in self._jobs if len(self._jobs) >= BACKGROUND_MOST and self._is_over(job)]:
             self._forget(job)
@@ -318,8 +334,9 @@ class ShellTools(ToolGroup):
             raise ToolError(
                 f"{BACKGROUND_MOST} commands run in the background; end one with shell_kill: {self._pids()}"
             )
-        own = {**self._environment, "PWD": str(place)}
-        before = self._confinement.state() if self._confinement else {}
+        own = {**self._environment, "PWD": str(place), **(OVERRULING if context.overruled else {})}
+        confinement = self._confinement_for(context.opened)
+        before = confinement.state() if confinement else {}
         try:
             argv = [*self._shell, command]
             if shutil.which(argv[0]) is None:
@@ -330,10 +347,10 @@ class ShellTools(ToolGroup):
                 directory=place,
                 environment=own,
                 bound=self._bound,
-                launcher=self._confinement,
+                launcher=confinement,
                 has_input=has_input,
             )
-            return ShellJob(made, before)
+            return ShellJob(made, confinement, before)
         except ValueError as error:  # a NUL, a lone surrogate
             raise ToolError(f"the command cannot be run: {error}", kind=ToolErrorKind.INVALID_ARGUMENTS) from None
         except OSError as error:  # too long; no shell; no process left
@@ -390,7 +407,10 @@ class ShellTools(ToolGroup):
             elif keep:
                 self._keep(job)
             if why == "ended":
-                return answer_of(job, await screened("".join(parts)), ending, others), keep
+                answer = answer_of(job, await screened("".join(parts)), ending, others)
+                stopped = command.returncode and job.confinement is not None and not keep
+                said = kept_from(answer.text, self._workspace.root) if stopped else ""
+                return replace(answer, kept_from=said), keep
         await self._ended(job)
         parts.append(job.take(last=True))
         text = await screened("".join(parts))
@@ -404,11 +424,11 @@ class ShellTools(ToolGroup):
         """What there is to say about the sandbox: why something may have failed, and what has
         appeared in the workspace that runs programs outside of it.
         """
-        if self._confinement is None:
+        if job.confinement is None:
             return ""
-        replaced = ", ".join(map(printable, self._confinement.replaced_since(job.before)))
+        replaced = ", ".join(map(printable, job.confinement.replaced_since(job.before)))
         risk = f"; changed, and may run programs outside of the sandbox: {replaced}" if replaced else ""
-        return f"{risk}; it ran {self._confinement.rules}" if job.command.returncode else risk
+        return f"{risk}; it ran {job.confinement.rules}" if job.command.returncode else risk
 
     async def _ended(self, job: ShellJob) -> None:
         try:

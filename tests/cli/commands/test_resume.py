@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,8 @@ def test_a_run_that_waits_for_an_approval_is_taken_up_on_a_terminal(monkeypatch:
     still = invoke("resume", "asks")
     assert still.exit_code == 8
     monkeypatch.setattr(
-        "monitor.cli.commands.resume.approver", lambda: monitor.tools.TerminalApprover(read=lambda _: "y")
+        "monitor.cli.commands.resume.approver",
+        lambda: monitor.tools.TerminalApprover(read=lambda _: "y", now=count().__next__),
     )
     done = invoke("resume", "asks")
     assert done.exit_code == 0, done.output

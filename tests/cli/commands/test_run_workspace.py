@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_with_nobody_at_the_terminal_only_reads_run(folder: Path):
 
 
 def test_edits_and_commands_run_where_the_mode_says_so(folder: Path):
-    results = run(folder, "--approval", "yolo")
+    results = run(folder, "--approval", "yolo", "--sandbox", "off")
     assert (folder / "a.txt").read_text() == "new\n"
     assert results["c3"]["text"].startswith("exit code 0")
     assert "1 background process: " in results["c3"]["text"]
@@ -73,12 +74,12 @@ def test_the_settings_say_what_runs_and_an_option_overrides_them(folder: Path):
     config.write_text(
         'max_parallel_tools = 1\n[approval]\nmode = "yolo"\n[[approval.rules]]\ntool = "edit"\ndecision = "deny"'
     )
-    results = run(folder, "--config", str(config))
+    results = run(folder, "--config", str(config), "--sandbox", "off")
     assert [results[id].get("error_kind") for id in ("c2", "c3")] == ["denied", None]
     results = run(folder, "--config", str(config), "--approval", "plan")
     assert [results[id].get("error_kind") for id in ("c2", "c3")] == ["denied", "denied"]
     (folder / "rules.toml").write_text('[[rules]]\ntool = "shell"\ndecision = "deny"')
-    results = run(folder, "--config", str(config), "--approval", str(folder / "rules.toml"))
+    results = run(folder, "--config", str(config), "--approval", str(folder / "rules.toml"), "--sandbox", "off")
     assert [results[id].get("error_kind") for id in ("c2", "c3")] == [None, "denied"]
 
 
@@ -90,7 +91,9 @@ def test_a_yes_on_the_terminal_lets_a_call_run(folder: Path, monkeypatch: pytest
         return "y"
 
     monkeypatch.setattr(
-        supervisor_arguments, "approver", lambda: monitor.tools.TerminalApprover(read=read, write=asked.append)
+        supervisor_arguments,
+        "approver",
+        lambda: monitor.tools.TerminalApprover(read=read, write=asked.append, now=count().__next__),
     )
     monkeypatch.setattr("monitor.cli.commands.run.approver", supervisor_arguments.approver)
     run(folder)

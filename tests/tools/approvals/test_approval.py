@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from monitor.messages import ApprovalAnswer, ApprovalRequest, answer_codec
 from monitor.testing import FakeClock
 from monitor.tools import Approval, PendingApprovals, Rules, Scheduler, TerminalApprover, ToolContext, tool
 from monitor.tools.approvals.approval import Approvals, approval_of, approver_of
-from monitor.tools.base import NO_RUN, CallListener, ToolKind
+from monitor.tools.base import NO_RUN, CallListener, CallPlace, ToolKind
 from monitor.tools.registry import Registry
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +67,8 @@ class Desk:
         self.ran: list[Any] = []
         made = [tool(name=kind, kind=kind)(self.note) for kind in KINDS]
         shell = tool(name="shell", kind="execute")(self.run_line)
+        here = Path.cwd().resolve()
+        shell.place = lambda _: CallPlace(here, here, boxed=True)  # type: ignore[attr-defined]
         self.gate = Approvals(
             Approval(**options),
             approver_of(approver),
@@ -297,7 +300,7 @@ async def test_what_is_shown_has_no_secrets_and_the_tool_gets_them():
 
     person = Person(True)
     await Desk(person, login).call("login", user="me", password="hunter2")
-    assert person.asked[0].arguments == {"user": "me", "password": "**********"}
+    assert person.asked[0].arguments == {"user": "me", "password": "<secret of 7 characters>"}
     assert got == ["hunter2"]
 
 
@@ -398,7 +401,7 @@ def typed(*lines: str) -> tuple[TerminalApprover, list[str], list[str]]:
             raise EOFError
         return left.pop(0)
 
-    return TerminalApprover(read=read, write=said.append), said, prompts
+    return TerminalApprover(read=read, write=said.append, now=count().__next__), said, prompts
 
 
 @pytest.mark.parametrize(
@@ -428,7 +431,8 @@ async def test_the_end_of_the_input_is_a_refusal():
 async def test_what_a_model_wrote_does_nothing_to_the_terminal():
     approver, said, _ = typed("n")
     await Desk(approver, mode="default").call("shell", command="ls \x1b[2K\u202e\r\nrm x")
-    assert said[1:] == ["  command: ls \\u001b[2K\\u202e\\r", "  command: rm x"]
+    named = "U+000D CONTROL CHARACTER, U+001B CONTROL CHARACTER, U+202E RIGHT-TO-LEFT OVERRIDE"
+    assert said[1:] == ["  command: ls \\u001b[2K\\u202e\\r", "  command: rm x", f"  take care, it has {named}"]
 
 
 async def test_one_question_is_asked_after_the_other():
@@ -470,7 +474,7 @@ def test_the_context_is_not_needed_to_look_at_it():
 async def asked(command: str) -> tuple[list[str], bool]:
     """The lines on the terminal, and whether the call was made."""
     said: list[str] = []
-    desk = Desk(TerminalApprover(read=lambda _: "y", write=said.append), mode="default")
+    desk = Desk(TerminalApprover(read=lambda _: "y", write=said.append, now=count().__next__), mode="default")
     result = await desk.call("shell", command=command)
     return said, not result.is_error
 
@@ -493,7 +497,13 @@ async def test_a_command_that_is_too_long_to_be_read_is_refused_without_a_questi
         ("ls" + "\n" * 300 + "rm x", ["  command: ls", "  command: (299 blank lines)", "  command: rm x"]),
         ("ls\n \n\t\nrm x", ["  command: ls", "  command: (2 blank lines)", "  command: rm x"]),
         ("ls" + " " * 300 + "; rm x", ["  command: ls (300 blanks) ; rm x"]),
-        ("ls\x0b\x0crm\u2028x", ["  command: ls\\u000b\\frm\\u2028x"]),
+        (
+            "ls\x0b\x0crm\u2028x",
+            [
+                "  command: ls\\u000b\\frm\\u2028x",
+                "  take care, it has U+000B CONTROL CHARACTER, U+000C CONTROL CHARACTER, U+2028 LINE SEPARATOR",
+            ],
+        ),
     ],
 )
 async def test_blank_lines_and_blanks_hide_nothing(command: str, shown: list[str]):

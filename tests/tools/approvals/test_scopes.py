@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from monitor.messages import ApprovalRequest
 from monitor.tools import ShellTools, Workspace, tool
-from monitor.tools.approvals.approvers import Grants, scopes_of
-from monitor.tools.approvals.judged_call import judged
+from monitor.tools.approvals import judged_call
+from monitor.tools.approvals.approvers import Grants, schema_hash, scopes_of
+from monitor.tools.approvals.judged_call import JudgedCall
 from monitor.tools.base import ToolKind
-from monitor.tools.registry import Registry
+from monitor.tools.registry import Registry, ToolEntry
 
 
 @pytest.fixture
@@ -23,13 +26,28 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def judged(entry: ToolEntry, arguments: dict[str, Any], *, boxed: bool = True) -> JudgedCall:
+    call = judged_call.judged(entry, arguments)
+    return replace(call, place=replace(call.place, boxed=boxed))
+
+
+def allow(grants: Grants, entry: ToolEntry, call: JudgedCall, scope: str) -> None:
+    grants.add(
+        ApprovalRequest(
+            id="q", run="r", call_id="c", tool=entry.spec.name, arguments={}, schema_hash=schema_hash(entry),
+            bound_to="", why="", scopes=scopes_of(entry, call),
+        ),
+        scope,
+    )  # fmt: skip
+
+
 def covers(place: Path, first: dict[str, Any], then: dict[str, Any], *, scope: int = 0, name: str = "shell") -> bool:
     entry = Registry([ShellTools(Workspace(place))]).entry(name)
     grants = Grants()
     shown = judged(entry, first)
     scopes = scopes_of(entry, shown)
     if scopes:
-        grants.add(entry, shown, scopes[min(scope, len(scopes) - 1)])
+        allow(grants, entry, shown, scopes[min(scope, len(scopes) - 1)])
     return grants.cover(entry, judged(entry, then))
 
 
@@ -90,27 +108,33 @@ def test_a_command_that_only_reads_may_be_allowed_by_its_name(first: str, then: 
 
 
 @pytest.mark.parametrize("command", ["python a.py", "./run.sh", "bash run.sh", "make", "npm run x", "pytest a.py"])
-def test_a_script_that_has_changed_is_another_one(command: str, place: Path):
+def test_a_line_that_runs_code_is_always_allowed_in_a_sandbox_only(command: str, place: Path):
     entry = Registry([ShellTools(Workspace(place))]).entry("shell")
     call = judged(entry, {"command": command})
+    assert scopes_of(entry, call) == (f"{command}, in the sandbox only",)
     grants = Grants()
-    grants.add(entry, call, scopes_of(entry, call)[0])
-    assert grants.cover(entry, judged(entry, {"command": command}))
-    for name in ("a.py", "run.sh", "Makefile", "package.json"):
-        (place / name).write_text("y")
-    assert not grants.cover(entry, judged(entry, {"command": command}))
+    allow(grants, entry, call, scopes_of(entry, call)[0])
+    assert grants.cover(entry, call)
+    outside = judged(entry, {"command": command}, boxed=False)
+    assert not grants.cover(entry, outside)
+    assert scopes_of(entry, outside) == ()
 
 
 @pytest.mark.parametrize(
     ("kind", "scopes"),
-    [("read", ["run"]), ("edit", ["run"]), ("execute", ['run {"cmd": "ls"}']), ("other", ['run {"cmd": "ls"}', "run"])],
+    [
+        ("read", ["run"]),
+        ("edit", ["run"]),
+        ("execute", ['run {"cmd": "ls"}, in the sandbox only']),
+        ("other", ['run {"cmd": "ls"}', "run"]),
+    ],
 )
 def test_a_tool_is_allowed_as_a_whole_only_if_its_kind_says_what_it_does(kind: ToolKind, scopes: list[str]):
     entry = Registry([tool(name="run", kind=kind)(lambda cmd: cmd)]).entry("run")
     call = judged(entry, {"cmd": "ls"})
     assert list(scopes_of(entry, call)) == scopes
     grants = Grants()
-    grants.add(entry, call, scopes[0])
+    allow(grants, entry, call, scopes[0])
     assert grants.cover(entry, judged(entry, {"cmd": "ls"}))
     assert grants.cover(entry, judged(entry, {"cmd": "rm -rf x"})) is (kind in {"read", "edit"})
 
@@ -121,7 +145,7 @@ def test_an_own_shell_is_known_by_the_argument_that_it_names(name: str, place: P
     shown = judged(entry, {"cmd": "git log -3"})
     assert scopes_of(entry, shown) == ("git log -3", "git log")
     grants = Grants()
-    grants.add(entry, shown, "git log")
+    allow(grants, entry, shown, "git log")
     assert grants.cover(entry, judged(entry, {"cmd": "git log"}))
     assert not grants.cover(entry, judged(entry, {"cmd": "git push"}))
     assert not grants.cover(entry, judged(entry, {"cmd": "git log", "env": {"PATH": "."}}))
@@ -129,4 +153,4 @@ def test_an_own_shell_is_known_by_the_argument_that_it_names(name: str, place: P
 
 def test_a_secret_is_not_shown_in_a_scope():
     entry = Registry([tool(name="run", kind="execute")(lambda password: password)]).entry("run")
-    assert scopes_of(entry, judged(entry, {"password": "hunter22"})) == ('run {"password": "**********"}',)
+    assert scopes_of(entry, judged(entry, {"password": "hunter22"})) == ()

@@ -727,7 +727,8 @@ async def test_an_answer_that_a_tool_gives_although_it_is_cancelled_counts():
         group.start_soon(give)
         await anyio.wait_all_tasks_blocked()
         scheduler.cancel("a")
-    assert (results[0].text, results[0].error_kind) == ("killed by TERM\nhalf of it", "cancelled")
+    said = "killed by TERM; the reason: it was cancelled\nhalf of it"
+    assert (results[0].text, results[0].error_kind) == (said, "cancelled")
 
 
 # --- deadlines
