@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, get_args
 
@@ -227,22 +227,35 @@ class RunJudges:
 
     def request(self, text: str) -> None:
         """The user asks for something more."""
-        if self._judges and self._idle_steps is not None:
-            self._idle_steps.request(text)
-
-    def add_turn(self, turn: Turn) -> None:
-        """Add a turn that has ended."""
         if self._judges:
-            self._digest.add_turn(turn)
+            if text != self.task:
+                self._digest.add_request(text)
+            if self._idle_steps is not None:
+                self._idle_steps.request(text)
+
+    def set_scene(self, rules: str, tools: Iterable[str]) -> None:
+        """The agent's rules, and the names of the tools that it is offered."""
+        if self._judges:
+            self._digest.set_scene(rules, tools)
+
+    def add_compaction(self, summary: str) -> None:
+        """The history was compacted."""
+        if self._judges:
+            self._digest.add_compaction(summary)
+
+    def add_turn(self, turn: Turn, at_s: float | None = None) -> None:
+        """Add a turn that has ended, `at_s` seconds after the run began."""
+        if self._judges:
+            self._digest.add_turn(turn, at_s)
             if self._idle_steps is not None:
                 self._idle_steps.add_turn(turn)
             for call in turn.tool_calls:
                 self._suspicion.add_call(call)
 
-    def add_result(self, result: ToolResult) -> None:
-        """Add the result of a tool's call."""
+    def add_result(self, result: ToolResult, at_s: float | None = None) -> None:
+        """Add the result of a tool's call, which came `at_s` seconds after the run began."""
         if self._judges:
-            self._digest.add_result(result)
+            self._digest.add_result(result, at_s)
             if self._idle_steps is not None:
                 self._idle_steps.add_result(result)
             self._suspicion.add_result(result)
@@ -257,8 +270,9 @@ class RunJudges:
         due = [(judge, schedule) for judge, schedule in self._judges if schedule.due(turn, self._suspicion.score)]
         if not due:
             return []
-        doubts = "" if self._idle_steps is None else self._idle_steps.render()
-        told = JudgeInput(self.task, self._digest.render(), turn, doubts)
+        record = self._digest.render()
+        doubts = "" if self._idle_steps is None else self._idle_steps.render(self._digest.turns_shown)
+        told = JudgeInput(self.task, record, turn, doubts)
         for _, schedule in due:
             schedule.asked(turn)
         return [(judge, told) for judge, _ in due]

@@ -111,7 +111,9 @@ class ModelJudge:
 
     async def _asked(self, model: Model, request: ModelRequest, ask: Ask) -> Judgement:
         reply = read_reply(await ask(model, request))
-        return Judgement(reply.analysis, reply.confidence, reply.confidence >= self.threshold, model.name)
+        found = reply.confidence >= self.threshold
+        said = reply.repeats, reply.advice, reply.ask_person
+        return Judgement(reply.analysis, reply.confidence, found, model.name, *said)
 
 
 class LoopJudge(ModelJudge):
