@@ -213,9 +213,9 @@ class Digest:
         """Add a message of the supervisor to the agent, e.g. a nudge."""
         self._add(turn, "the supervisor told the agent", self._known_text(text))
 
-    def add_compaction(self, summary: str) -> None:
-        """Add that the history was compacted, with its summary."""
-        self._add(self._turn, "the history was compacted to", self._known_text(summary))
+    def add_compaction(self, before: int, after: int) -> None:
+        """Add that the history was compacted, with its tokens before and after it."""
+        self._add(self._turn, "the history was compacted:", self._known_text(f"{before:,} tokens became {after:,}"))
 
     def render(self, max_chars: int = DIGEST_CHARS) -> str:
         """The record, oldest message first: the opening, and as many of the latest whole steps as

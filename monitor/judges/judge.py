@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, get_args
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.errors import ConfigError
-from monitor.events import JudgeAnswered, JudgeAsked, JudgeFailed
+from monitor.events import CompactionFinished, JudgeAnswered, JudgeAsked, JudgeFailed
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.verdicts import Detection, Evidence, Fact, Judgement
@@ -238,10 +238,10 @@ class RunJudges:
         if self._judges:
             self._digest.set_scene(rules, tools)
 
-    def add_compaction(self, summary: str) -> None:
+    def add_compaction(self, event: CompactionFinished) -> None:
         """The history was compacted."""
         if self._judges:
-            self._digest.add_compaction(summary)
+            self._digest.add_compaction(event.tokens_before, event.tokens_after)
 
     def add_turn(self, turn: Turn, at_s: float | None = None) -> None:
         """Add a turn that has ended, `at_s` seconds after the run began."""

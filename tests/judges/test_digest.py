@@ -145,11 +145,11 @@ def test_what_the_agent_was_told_stands_where_it_was_said():
     ask(digest, 7, "a", "b")
     digest.add_request("Now in French.")
     digest.add_warning(8, "You are repeating yourself.")
-    digest.add_compaction("The station was asked.")
+    digest.add_compaction(9_000, 1_200)
     assert digest.render().splitlines()[2:] == [
         'turn 7: the user said "Now in French."',
         'turn 8: the supervisor told the agent "You are repeating yourself."',
-        'turn 7: the history was compacted to "The station was asked."',
+        'turn 7: the history was compacted: "9,000 tokens became 1,200"',
     ]
 
 
@@ -330,7 +330,7 @@ QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 OWN_WORDS = frozenset(
     re.findall(
         r"\S+",
-        "the agent said same as in turn user supervisor told history was compacted to agent's rules tools on offer that"
+        "the agent said same as in to turn user supervisor told history was compacted agent's rules tools on offer that"
         " were not used no calls of which are compared different requests answers failed by tool new request again with"
         " got s later answer is known and more more: but for nothing other blanks or marks text after its first"
         " characters steps left out rest record than once times turns numbers latest at true false null",
@@ -385,7 +385,7 @@ def test_nothing_from_data_begins_a_line_or_stands_outside_of_a_quotation(steps:
         digest.add_result(ToolResult(f"c{number}", name, answer), number * 2 if clock else None)
         digest.add_warning(number, told)
         digest.add_request(said)
-        digest.add_compaction(answer)
+        digest.add_compaction(number, number)
     check_record(digest.render())
 
 
