@@ -65,7 +65,7 @@ class _Known:
     times: int = 0
 
 
-class _Memory:
+class _Numbering:
     """Numbers what comes, in the order of first occurrences. The newest `KEPT` are known again."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class Digest:
         self._opening: list[_DigestStep] = []
         self._latest: deque[_DigestStep] = deque(maxlen=MESSAGES)
         self._steps = self._turn = self._unshown = 0
-        self._requests, self._answers, self._said = _Memory(), _Memory(), _Memory()
+        self._requests, self._answers, self._said = _Numbering(), _Numbering(), _Numbering()
         self._all = _Use()
         self._tools: dict[str, _Use] = {}
         self._series: dict[tuple[str, ...], _Series] = {}
@@ -470,7 +470,7 @@ def _part(text: str) -> str:
     return quoted(text, OPENING_CHARS // 2, ENDING_CHARS // 2) if text else "nothing"
 
 
-_NUMBER = re.compile(r"(?<![\w.])[+-]?[0-9]+(?:[.,:/T-][0-9]+)*(?: ?%|Z)?")
+_NUMBER = re.compile(r"(?<![\w.])[+-]?[0-9](?:[0-9.,:/T-]*[0-9])?(?: ?%|Z)?")
 """A number, a date or a time as one piece, with a sign of percent."""
 _LABEL = re.compile(r"[^\W\d]\w*")
 _UNIT = re.compile(r" ?[^\W\d]\w*")
