@@ -470,7 +470,7 @@ def _part(text: str) -> str:
     return quoted(text, OPENING_CHARS // 2, ENDING_CHARS // 2) if text else "nothing"
 
 
-_NUMBER = re.compile(r"(?<![\w.])[+-]?[0-9](?:[0-9.,:/T-]*[0-9])?(?: ?%|Z)?")
+_NUMBER = re.compile(r"(?<![\w.])[+-]?[0-9][0-9.,:/T-]*(?: ?%|Z)?")
 """A number, a date or a time as one piece, with a sign of percent."""
 _LABEL = re.compile(r"[^\W\d]\w*")
 _UNIT = re.compile(r" ?[^\W\d]\w*")
@@ -482,10 +482,12 @@ def _numbers(text: str) -> dict[str, str]:
     at = 0
     for match in islice(_NUMBER.finditer(text), LISTED):
         before = _LABEL.findall(text, max(at, match.start() - OPENING_CHARS), match.start())[-2:]
-        unit = _UNIT.match(text, match.end())
+        value = match[0].rstrip(".,:/T-")
+        end = match.start() + len(value)
+        unit = _UNIT.match(text, end)
         label = " ".join((*before, "#", *([unit[0].strip()] if unit else [])))
-        found.setdefault(label, match[0][: OPENING_CHARS // LISTED])
-        at = unit.end() if unit else match.end()
+        found.setdefault(label, value[: OPENING_CHARS // LISTED])
+        at = unit.end() if unit else end
     return found
 
 
