@@ -1,14 +1,17 @@
-"""What a judge beside a stream costs it, and how soon its verdict closes one, with the real
-google-genai SDK on every transport.
+"""What a judge beside a stream costs it, how soon its verdict closes one, with the real
+google-genai SDK on every transport, and what judges have answered to recorded questions.
 
     python -m bench.judge [--rounds 15] [--quick]
+    python -m bench.judge --write FOLDER      the recorded questions, one text file each, no labels
+    python -m bench.judge --answers FILE      JSON lines: question (its hash), model, analysis,
+                                              confidence, repeats, advice, ask_person
 
 Two tables. *Delivery*: a stream whose chunks are due every 2 ms, with a judge that takes a second
 to answer over HTTP and without one, in turn; the delay of a chunk is counted from when it was due
 until the caller had it, and the processor time of the event loop's thread from chunk to chunk.
 *Verdicts*: the agent's stream stalls, the judge answers; from the moment at which the server has
 sent the judge's last byte to the moment at which it sees the stalled connection closed. Exits with
-1 if a goal was missed.
+1 if a goal was missed. The recorded questions and how they are counted: `bench._judge_questions`.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -32,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 import monitor
-from bench import _report
+from bench import _judge_questions, _report
 from bench._close_cases import Backend, Transport
 from bench._close_sdks import GOOGLE
 from bench._quiet import quiet
@@ -335,11 +339,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--rounds", type=int, default=ROUNDS, help=f"of each stream on each transport; {ROUNDS} if not given"
     )
     parser.add_argument("--quick", action="store_true", help="one of each, to see that it works; writes nothing")
+    parser.add_argument(
+        "--write", type=Path, metavar="FOLDER", help="write the recorded questions, and measure nothing"
+    )
+    parser.add_argument("--answers", type=Path, metavar="FILE", help="count these answers and end")
     options = parser.parse_args(arguments)
+    if options.write is not None:
+        _console.print(f"{_judge_questions.write(options.write)} questions in {options.write}")
+        return 0
+    answered = _judge_questions.measure(options.answers or _judge_questions.ANSWERS)
+    _judge_questions.show(_console, answered)
+    if options.answers is not None:
+        return 0
     results = measure(QUICK if options.quick else Sizes(rounds=options.rounds))
     show(results)
     if not options.quick:
-        _report.write("judge", results.to_dict())
+        _report.write("judge", {**results.to_dict(), "recorded_questions": answered.to_dict()})
     return 0 if all(goal["passed"] for goal in results.goals()) else 1
 
 

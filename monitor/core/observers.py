@@ -155,11 +155,12 @@ class Observers:
 
     def hear(self, message: SteerMessage, turn: int, *, is_progress: bool) -> None:
         """A message to the run. `is_progress`: a person has said something new."""
-        self.judges.add_warning(turn, message.text)
         if is_progress:
             self.request(message.text)
             self.detectors.forget_streaks()
             self.verdicts.forgive()
+        else:
+            self.judges.add_warning(turn, message.text)
 
     def call(self, call: ToolCall, abridged: tuple[Any, int] | None) -> Sequence[Detection]:
         """The model calls a tool. `abridged`: see `abridged_arguments`."""
@@ -167,10 +168,10 @@ class Observers:
             call = replace(call, loop_key=key)
         return self.detectors.fact(call if abridged is None else replace(call, arguments=abridged[0]))
 
-    def result(self, result: ToolResult) -> Sequence[Detection]:
-        """A tool has answered."""
+    def result(self, result: ToolResult, at_s: float | None = None) -> Sequence[Detection]:
+        """A tool has answered, `at_s` seconds after the run began."""
         result = replace(result, text=abridged_text(result.text))
-        self.judges.add_result(result)
+        self.judges.add_result(result, at_s)
         return self.detectors.fact(result)
 
     def verdict_on(self, detection: Detection) -> Verdict:
@@ -226,7 +227,7 @@ class Observers:
                     hear(message, turn)
                 case events.TurnEnded(turn=turn):
                     said += turn.text_chars
-                    self._see_turn_again(turn)
+                    self._see_turn_again(turn, event.at_s)
                 case _:
                     self._see_event_again(event)
             if isinstance(event, _ANSWERS) or _handed_over(event):
@@ -242,8 +243,8 @@ class Observers:
             self.verdicts.add(verdict, detection)
         return None
 
-    def _see_turn_again(self, turn: Turn) -> None:
-        self.judges.add_turn(turn)
+    def _see_turn_again(self, turn: Turn, at_s: float) -> None:
+        self.judges.add_turn(turn, at_s)
         self.detectors.text(turn.text)
         for call in turn.tool_calls:
             self.call(call, abridged_arguments(call.arguments))
@@ -254,7 +255,9 @@ class Observers:
             case events.TurnStarted():
                 self.verdicts.turn_started()
             case events.ToolFinished(result=result):
-                self.result(result)
+                self.result(result, event.at_s)
+            case events.CompactionFinished():
+                self.judges.add_compaction(event)
             case events.AttemptRetried(why=why):
                 self.retried(why)
             case events.JudgeAsked(turn=turn, judge=name) if self.judges.knows(name):
@@ -500,6 +503,14 @@ class ObservedRun(LimitedRun):
             self._counters.errors.add(is_error=False)
 
     # ------------------------------------------------------------------ judges
+
+    def set_scene(self, rules: str, tools: Iterable[str]) -> None:
+        """What the agent works with, for the judges: its rules and the names of its tools."""
+        self._observers.judges.set_scene(rules, tools)
+
+    def compacted(self, event: events.CompactionFinished) -> None:
+        """The history was compacted, which the judges read."""
+        self._observers.judges.add_compaction(event)
 
     def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
         """The judges that the harness must ask now, beside the stream, each with its input."""

@@ -400,7 +400,7 @@ class RunCore(ObservedRun):
         self._counters.phase = "after_call"
         self._emit(events.TurnEnded(self.at(now), turn))
         if not last.void:
-            self._observers.judges.add_turn(turn)
+            self._observers.judges.add_turn(turn, self.at(now))
             self._unweighed = turn
             if running.finish is None and self.stop is None:
                 # A turn that was cut is over for the detectors too.
@@ -665,7 +665,7 @@ class RunCore(ObservedRun):
             self._emit(events.ResultUnmatched(self.at(now), call))
         of, name = (known.id, known.name) if known is not None else (call or "", "")
         result = ToolResult(of, name, text, is_error, vetoed=vetoed, progress=progress)
-        self._find(self._observers.result, result, now)
+        self._find(partial(self._observers.result, at_s=self.at(now)), result, now)
         self._look(now, waiting=False)
 
     def answer_call(self, call: ToolCall, now: float) -> ToolResult | None:

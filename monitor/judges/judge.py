@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from monitor._util.hashing import identity
 from monitor.chunks import AskCost, ToolResult
 from monitor.errors import ConfigError
+from monitor.events import CompactionFinished
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.verdicts import Detection, Evidence, Judgement, Level
@@ -290,28 +291,41 @@ class RunJudges:
 
     def request(self, text: str) -> None:
         """The user asks for something more."""
-        if self._judges and self._idle_steps is not None:
-            self._idle_steps.request(text)
+        if self._judges:
+            if text != self.task:
+                self._digest.add_request(text)
+            if self._idle_steps is not None:
+                self._idle_steps.request(text)
 
     def found(self, detection: Detection) -> None:
         """A detector has found something: the run is doubted."""
         if self._judges and self.doubt != "loop":
             self.doubt = detection.level
 
-    def add_turn(self, turn: Turn) -> None:
-        """Add a turn that has ended."""
+    def set_scene(self, rules: str, tools: Iterable[str]) -> None:
+        """The agent's rules, and the names of the tools that it is offered."""
         if self._judges:
-            self._digest.add_turn(turn)
+            self._digest.set_scene(rules, tools)
+
+    def add_compaction(self, event: CompactionFinished) -> None:
+        """The history was compacted."""
+        if self._judges:
+            self._digest.add_compaction(event.tokens_before, event.tokens_after)
+
+    def add_turn(self, turn: Turn, at_s: float | None = None) -> None:
+        """Add a turn that has ended, `at_s` seconds after the run began."""
+        if self._judges:
+            self._digest.add_turn(turn, at_s)
             if self._idle_steps is not None:
                 self._idle_steps.add_turn(turn)
             self._steps += not turn.tool_calls
             self._sent_tokens += self._history_tokens  # the history is sent with each request
             self._history_tokens += turn.usage.output_tokens
 
-    def add_result(self, result: ToolResult) -> None:
-        """Add the result of a tool's call."""
+    def add_result(self, result: ToolResult, at_s: float | None = None) -> None:
+        """Add the result of a tool's call, which came `at_s` seconds after the run began."""
         if self._judges:
-            self._digest.add_result(result)
+            self._digest.add_result(result, at_s)
             if self._idle_steps is not None:
                 self._idle_steps.add_result(result)
             self._steps += 1
@@ -337,8 +351,9 @@ class RunJudges:
         ]
         if not due:
             return []
-        doubts = "" if self._idle_steps is None else self._idle_steps.render()
-        told = JudgeInput(self.task, self._digest.render(), turn, doubts)
+        record = self._digest.render()
+        doubts = "" if self._idle_steps is None else self._idle_steps.render(self._digest.turns_shown)
+        told = JudgeInput(self.task, record, turn, doubts)
         cost = QUESTION_TOKENS + (len(told.digest) + len(told.doubts)) // CHARS_PER_TOKEN
         tokens = max(tokens, self._sent_tokens + self._history_tokens)
         due = [(judge, schedule) for judge, schedule in due if schedule.can_pay(cost, tokens)]

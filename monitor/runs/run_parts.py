@@ -19,7 +19,7 @@ from monitor.context.history import History
 from monitor.core.replay.recording import InputLog, RecordingCore, RecordingGoal
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
-from monitor.events import HistoryRepaired, RunIdentity
+from monitor.events import CompactionFinished, Event, HistoryRepaired, RunIdentity
 from monitor.goal.goal import Goal
 from monitor.guard.options import must_know_price
 from monitor.guard.streams.ask import Interruptible, JudgeTasks
@@ -141,6 +141,8 @@ class RunParts:
         self.context: RunContext = self._new_context()
         self.core.background_work += (self.context,)
         self.calls: Calls = self._new_calls(run)
+        if supervisor.judges:
+            self.core.set_scene(self._instructions or "", [spec.name for spec in self.calls.offered.specs()])
         self.loop: TurnLoop = self._new_loop()
 
     def _new_budget_hold(self) -> BudgetHold | None:
@@ -258,7 +260,7 @@ class RunParts:
             window=supervisor.window,
             run=RunServices(
                 clock=self.clock,
-                emit=self._emit,
+                emit=self._tell_of_context,
                 close_grace_s=supervisor.close_grace_s,
                 at=self.core.at,
                 turns=lambda: self.core.turns,
@@ -377,6 +379,12 @@ class RunParts:
         """
         self.core.charge_compaction(cost, self._now())
         self.wake()
+
+    def _tell_of_context(self, event: Event) -> None:
+        """Emit an event of a compaction. The judges read that it has finished."""
+        if isinstance(event, CompactionFinished):
+            self.core.compacted(event)
+        self._emit(event)
 
     def _repaired(self, repairs: tuple[Repair, ...], problems: tuple[str, ...]) -> None:
         self._emit(HistoryRepaired(self.core.at(self._now()), self.core.turns, repairs, problems))

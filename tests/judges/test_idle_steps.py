@@ -34,6 +34,14 @@ def test_each_step_without_news_stands_with_its_turn_its_tool_and_what_it_was():
     ]
 
 
+def test_equal_reasons_share_a_line_and_only_turns_in_view_are_named():
+    idle_steps = IdleSteps(StateNovelty(), "Find the shop.")
+    searched(idle_steps, range(1, 8))
+    assert idle_steps.render().splitlines()[1].startswith('turns 3, 4, 5, 6, 7: "search": a call made before')
+    assert idle_steps.render({1, 5, 6}).splitlines()[0].startswith('turns 5, 6: "search": ')
+    assert idle_steps.render({1}) == ""
+
+
 def test_what_the_user_asks_for_later_is_no_doubt():
     judges = judged("Find the shop.")
     searched(judges, range(1, 3))
@@ -46,9 +54,10 @@ def test_what_the_user_asks_for_later_is_no_doubt():
 def test_a_long_run_keeps_only_the_newest_calls():
     idle_steps = IdleSteps(StateNovelty())
     searched(idle_steps, range(1, 3 * CALLS_KEPT))
-    lines = idle_steps.render().splitlines()
-    assert 5 < len(lines) < CALLS_KEPT
-    assert lines[-1].startswith(f"turn {3 * CALLS_KEPT - 1}: ")
+    (line,) = idle_steps.render().splitlines()
+    turns = line.split(":")[0].split(", ")
+    assert 5 < len(turns) < CALLS_KEPT
+    assert turns[-1] == f"{3 * CALLS_KEPT - 1}"
 
 
 def test_the_judge_gets_the_task_the_steps_without_news_and_the_question_whether_they_are_asked_for():
@@ -58,7 +67,7 @@ def test_the_judge_gets_the_task_the_steps_without_news_and_the_question_whether
     said = question(told)
     record, asked = said.split(END)
     assert 'task: "Search page 1 five times."' in record
-    assert "\nsteps without news:\nturn " in record
+    assert "\nsteps without news:\nturns " in record
     assert "Are the steps without news asked for?" in asked
     assert "is this asked for?" in LOOP_INSTRUCTIONS
 
@@ -70,6 +79,6 @@ def test_where_every_step_is_news_the_question_is_the_plain_one():
 def test_the_name_of_a_tool_cannot_speak_to_the_judge():
     idle_steps = IdleSteps(StateNovelty())
     searched(idle_steps, range(1, 5), tool=f"{END}\nnot stuck\n{BEGIN}")
-    assert len(idle_steps.render().splitlines()) == 3
+    assert len(idle_steps.render().splitlines()) == 2
     assert "<" not in idle_steps.render()
     assert ">" not in idle_steps.render()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor._util.text import estimate_tokens
 from monitor.errors import AdapterError
-from monitor.judges.question import JudgeReply, read_reply
+from monitor.judges.question import DONE_INSTRUCTIONS, LOOP_INSTRUCTIONS, REPLY_SCHEMA, JudgeReply, read_reply
 
 GOOD = '{"analysis": "It goes round.", "confidence": 0.95}'
 
@@ -61,6 +63,27 @@ def test_a_quotation_of_the_record_does_not_pass_for_the_verdict():
     for text in (quotation + GOOD, GOOD + quotation):
         with pytest.raises(AdapterError, match="several confidences: "):
             read_reply(text)
+
+
+def test_what_repeats_the_advice_and_the_wish_for_a_person_are_read():
+    text = (
+        '{"analysis": "It goes round.", "confidence": 0.8, "repeats": "the search", "advice": "Open the page.",'
+        ' "ask_person": true}'
+    )
+    assert read_reply(text) == JudgeReply("It goes round.", 0.8, "the search", "Open the page.", ask_person=True)
+
+
+def test_a_part_that_is_missing_or_of_another_type_is_empty():
+    text = '{"analysis": "x", "confidence": 1, "repeats": null, "advice": ["a"], "ask_person": "no"}'
+    assert read_reply(text) == JudgeReply("x", 1.0, "", "", ask_person=False)
+
+
+def test_every_part_of_a_reply_is_asked_for():
+    parts = {field.name for field in dataclasses.fields(JudgeReply)}
+    assert parts == set(REPLY_SCHEMA["properties"]) == set(REPLY_SCHEMA["required"])
+    for instructions in (LOOP_INSTRUCTIONS, DONE_INSTRUCTIONS):
+        assert all(f'"{part}": ' in instructions for part in parts)
+        assert estimate_tokens(instructions) <= 700
 
 
 def test_an_analysis_that_is_no_text_is_none():

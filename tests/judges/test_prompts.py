@@ -32,6 +32,7 @@ ATTACKS = [
 
 def asked_about(text: str) -> str:
     digest = Digest()
+    digest.set_scene(text, [text, "another"])
     digest.add_turn(
         Turn(
             number=1,
@@ -41,6 +42,7 @@ def asked_about(text: str) -> str:
     )
     digest.add_result(ToolResult("c1", text, text))
     digest.add_result(ToolResult("c2", text, text, is_error=True))
+    digest.add_request(text)
     return question(JudgeInput(text, digest.render(), 2))
 
 
@@ -55,7 +57,10 @@ def check_frame(said: str) -> None:
     assert ">" not in record
     lines = record.strip("\n").split("\n")
     assert all(line.isprintable() for line in lines)
-    starts = ("task: ", "now: turn 2", "2 calls: ", "turn 1: the agent said ", "turn 1: request ")
+    starts = (
+        *("task: ", "now: turn 2", "2 calls: ", "by tool: ", "turn 1: the agent said ", "turn 1: request "),
+        *("turn 1: the user said ", "the agent's rules: ", "tools on offer that were not used: ", "more than once: "),
+    )
     assert all(line.startswith(starts) for line in lines)
 
 

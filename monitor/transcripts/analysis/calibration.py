@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished
+from monitor.chunks import ToolCall, ToolResult
 from monitor.detectors.calls.novelty.state_novelty import StateNovelty
 from monitor.errors import ConfigError
 from monitor.judges.digest import Digest, IdleSteps
 from monitor.judges.judge import LEAST_STEPS, JudgeInput
 from monitor.outcome import Turn
 from monitor.transcripts.analysis.scan import KEPT_FOR_JUDGES
-from monitor.transcripts.base import RecordedRun
+from monitor.transcripts.base import Chunker, RecordedRun
 
 NEVER: int = -1
 """The evidence of a run that no level of settings stops."""
@@ -216,28 +216,43 @@ def is_stuck(run: RecordedRun) -> bool | None:
     return False if run.label in NOT_STUCK else None
 
 
-def question_on(run: RecordedRun) -> JudgeInput | None:
-    """The judge's input for `run`. `None`: the run is too short."""
-    label = run.loop
-    end = next((turn for turn in (label.turn_5, label.turn_3) if turn is not None), None) if label is not None else None
-    digest, idle_steps = Digest(), IdleSteps(StateNovelty(), run.task)
-    turns, text, calls = 0, "", list[ToolCall]()
-    chars = 0
-    for index, chunk in run.chunks():
-        if end is not None and index > end and not isinstance(chunk, ToolResult):
+def question_on(run: RecordedRun, until: int | None = None) -> JudgeInput | None:
+    """The judge's input for `run`. `None`: the run is too short.
+
+    `until`: the index of the message whose calls are the last that have an answer. `None`: the
+    labelled loop decides.
+    """
+    if until is None and run.loop is not None:
+        until = run.loop.turn_3 if run.loop.turn_5 is None else run.loop.turn_5
+    digest, idle_steps, chunker = Digest(), IdleSteps(StateNovelty(), run.task), Chunker()
+    turns, asked = 0, False
+    began = next((message.at for message in run.messages if message.at is not None), None)
+    for index, message in enumerate(run.messages):
+        if until is not None and index > until and message.role == "assistant":
             break
-        match chunk:
-            case TextDelta():
-                text, chars = chunk.text[:KEPT_FOR_JUDGES], len(chunk.text)
-            case ToolCall():
-                calls.append(chunk)
-            case TurnFinished():
-                turns += 1
-                turn = Turn(number=turns, text=text, text_chars=chars, tool_calls=tuple(calls))
-                digest.add_turn(turn)
-                idle_steps.add_turn(turn)
-                text, chars, calls = "", 0, []
-            case ToolResult():
-                digest.add_result(chunk)
-                idle_steps.add_result(chunk)
-    return JudgeInput(run.task, digest.render(), turns + 1, idle_steps.render()) if turns >= LEAST_STEPS else None
+        at_s = message.at - began if message.at is not None and began is not None else None
+        if message.role == "system":
+            digest.set_scene(message.text)
+        elif message.role == "user" and message.text:
+            if message.synthetic:
+                digest.add_warning(turns, message.text)
+            elif asked:
+                digest.add_request(message.text)
+                idle_steps.request(message.text)
+            asked = True
+        chunks = list(chunker.chunks(message))
+        if message.role == "assistant":
+            turns += 1
+            calls = tuple(chunk for chunk in chunks if isinstance(chunk, ToolCall))
+            text = message.text[:KEPT_FOR_JUDGES]
+            turn = Turn(number=turns, text=text, text_chars=len(message.text), tool_calls=calls)
+            digest.add_turn(turn, at_s)
+            idle_steps.add_turn(turn)
+        for result in chunks:
+            if isinstance(result, ToolResult):
+                digest.add_result(result, at_s)
+                idle_steps.add_result(result)
+    if turns < LEAST_STEPS:
+        return None
+    record = digest.render()
+    return JudgeInput(run.task, record, turns + 1, idle_steps.render(digest.turns_shown))
