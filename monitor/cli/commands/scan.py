@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 
 from monitor.cli.inputs.cache_folder import cache_folder
-from monitor.cli.inputs.judge_options import JudgeOptions
-from monitor.cli.inputs.scan_cache import ScanCache
-from monitor.cli.inputs.survey_workers import SurveySettings
+from monitor.cli.inputs.survey_workers import ScanCache, SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.selection import CardOption, CardTaskOption, LimitOption, SelectionOptions, TranscriptsArgument
-from monitor.cli.options.settings_options import SettingsOptions
+from monitor.cli.options.shared import (
+    CardOption,
+    CardTaskOption,
+    JudgeOptions,
+    LimitOption,
+    SelectionOptions,
+    SettingsOptions,
+    TranscriptsArgument,
+    flag,
+    option,
+)
 from monitor.cli.render import output
 from monitor.cli.render.files import check_card, rows_to, write_card
 from monitor.cli.render.output import STDIN
@@ -37,16 +43,10 @@ LOOPS_FOUND, BAD_INPUT = 1, 2
 class ScanOptions:
     """How the runs are shown, and where."""
 
-    csv: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a row for each run to this file; - is stdout.")
-    ] = None
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say everything that was seen, and what the policy did.")
-    ] = False
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines: one object a run, then one summary.")] = (
-        False
-    )
-    every: Annotated[bool, typer.Option("--all", help="List the runs without a loop too.")] = False
+    csv: Annotated[str | None, option("FILE", "Write a row for each run to this file; - is stdout.")] = None
+    explain: Annotated[bool, flag("--explain", "Say everything that was seen, and what the policy did.")] = False
+    as_json: Annotated[bool, flag("--json", "Print JSON lines: one object a run, then one summary.")] = False
+    every: Annotated[bool, flag("--all", "List the runs without a loop too.")] = False
     card: CardOption = None
     card_task: CardTaskOption = False
 
@@ -58,19 +58,17 @@ def scan(
     shown: ScanOptions,
     limit: LimitOption = None,
     cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Take the results of unchanged files from earlier scans.")
+        bool, flag("--cache/--no-cache", "Take the results of unchanged files from earlier scans.")
     ] = True,
     settings: SettingsOptions,
     judge: JudgeOptions,
 ) -> None:
     """Look for loops in recorded runs, with the same core that watches live ones.
 
-    \b
     Without a path it reads what the agents of this user have written: Claude Code,
     Codex, Gemini CLI, opencode, Copilot CLI and others. It knows some thirty formats,
     and each file by its content. It never changes a file, and sends nothing anywhere.
 
-    \b
     Examples:
       agent-monitor scan
       agent-monitor scan --since 7d --project webshop
@@ -78,20 +76,18 @@ def scan(
       zcat logs/*.gz | agent-monitor scan --json -
       agent-monitor scan --set ToolCallRepetition.loop_at=7 runs.jsonl
       agent-monitor scan --explain --policy ladder --limit 20 runs.jsonl
-      agent-monitor scan --judge google:gemini-2.5-flash --judge-suspicion 0.6 runs.jsonl
+      agent-monitor scan --judge google:gemini-2.5-flash runs.jsonl
 
-    \b
     A recording cannot react to a warning: --policy ladder shows how many steps the
     policy would have taken, not what its warnings would have changed.
 
-    \b
     Exit code: 0 no loop; 1 a loop was found; 2 a file or a line could not be
     read (the rest is still reported), a file has no run, or a setting is invalid.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     console, complaints = output.stdout(), output.stderr()
     with ExitStack() as stack:
         check_card(shown.card)
-        asker = stack.enter_context(judge.opened())
+        asker = stack.enter_context(_offline_judge(judge))
         chosen = settings.read()
         wanted = RunSelection.of(selection)
         inputs = stack.enter_context(inputs_of(paths, complaints, wanted))
@@ -109,6 +105,14 @@ def scan(
         write_card(shown.card, report.card, task=shown.card_task)
         printer.end(report, reading, asker, chosen.source, time.perf_counter() - began)
         reading.leave(BAD_INPUT if report.incomplete else LOOPS_FOUND if report.loops else 0)
+
+
+def _offline_judge(options: JudgeOptions) -> AbstractContextManager[OfflineJudge | None]:
+    if not options.asked:
+        return nullcontext()
+    from monitor.cli.inputs.offline_judge import offline_judge  # noqa: PLC0415 - takes long to import
+
+    return offline_judge(options)
 
 
 @dataclass(slots=True)

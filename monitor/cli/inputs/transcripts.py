@@ -21,16 +21,16 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor.cli import INTERRUPTED
-from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import (
     BytesRead,
+    ScanCache,
     SurveySettings,
     size_of,
     strange,
     surveyed_files,
     why_missing,
 )
-from monitor.cli.options.selection import SelectionOptions
+from monitor.cli.options.shared import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.scan_report import Report, progress

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 import monitor
 from monitor.chunks import ToolCall, TurnFinished
 from monitor.cli.app import app
-from monitor.cli.inputs.scan_cache import ScanCache
-from monitor.cli.inputs.survey_workers import BytesRead, SurveySettings, surveyed_files
+from monitor.cli.inputs.survey_workers import BytesRead, ScanCache, SurveySettings, surveyed_files
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of
 from monitor.detectors import StateNovelty, default_detectors
 from monitor.errors import FinishReason
