@@ -192,6 +192,7 @@ class StoryWatcher(Watcher):
         first = next((finding.detection for finding in found if finding.detection.level == "loop"), None)
         if first is not None and not self._around:
             self._mark(first, message, told, before)
+        self._mark_later()
         if self._details.stop is None and self._scanner.ended_by is not None:
             self._details.stop = max(0, self._details.events.count - 1)
         if message.model:
@@ -312,6 +313,14 @@ class StoryWatcher(Watcher):
         details.marks = events
         self._around = list(self._recent)
         self._left = AFTER_LOOP
+
+    def _mark_later(self) -> None:
+        """Mark what was repeated behind the place at which the loop was seen."""
+        for found in self._scanner.later:
+            events = dict(self._events_of.get(found.channel, ()))
+            self._details.marks += [events[found.offset]] if found.offset in events else []
+            if (step := self._step_of.get((found.channel, found.offset))) is not None:
+                step.repeated = True
 
     def _mark_passage(
         self, found: Detection, message: RecordedMessage, told: Sequence[DetailStep], before: dict[str, int]

@@ -275,7 +275,7 @@ def calibrate(
         if isinstance(run, TracedRun):
             runs.add(run, finished=options.finished)
 
-    with inputs_of(paths, complaints, wanted) as inputs:
+    with inputs_of(paths, wanted) as inputs:
         report.bad += inputs.missing
         reading = InputReader(SurveySettings.of(base, watcher), complaints, inputs, wanted)
         reading.read_all(report, add, limit=limit, partly=False)

@@ -68,7 +68,7 @@ def report(
         found.add(run, listed=False)
         page.add(run)
 
-    with inputs_of(paths, complaints, wanted) as inputs:
+    with inputs_of(paths, wanted) as inputs:
         found.bad += inputs.missing
         reading = InputReader(given, complaints, inputs, wanted)
         reading.read_all(found, add, limit=limit)

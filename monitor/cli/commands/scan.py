@@ -28,7 +28,7 @@ from monitor.cli.options.shared import (
 from monitor.cli.render import output
 from monitor.cli.render.files import check_card, rows_to, write_card
 from monitor.cli.render.output import STDIN
-from monitor.cli.render.scan_report import Report, run_as_json, show, summary_as_json
+from monitor.cli.render.scan_report import RUN, Report, run_as_json, show, summary_as_json
 from monitor.cli.render.scan_report import explain as explain_run
 from monitor.policy import StopAtFirstLoop
 from monitor.transcripts.analysis.survey import SurveyedRun
@@ -81,8 +81,8 @@ def scan(
     A recording cannot react to a warning: --policy ladder shows how many steps the
     policy would have taken, not what its warnings would have changed.
 
-    Exit code: 0 no loop; 1 a loop was found; 2 a file or a line could not be
-    read (the rest is still reported), a file has no run, or a setting is invalid.
+    Exit code: 0 no loop; 1 a loop was found; 2 none was found, and a file or a line
+    could not be read, a file has no run, or a setting is invalid.
     """
     console, complaints = output.stdout(), output.stderr()
     with ExitStack() as stack:
@@ -90,12 +90,12 @@ def scan(
         asker = stack.enter_context(_offline_judge(judge))
         chosen = settings.read()
         wanted = RunSelection.of(selection)
-        inputs = stack.enter_context(inputs_of(paths, complaints, wanted))
+        inputs = stack.enter_context(inputs_of(paths, wanted))
         given = SurveySettings.of(chosen, asker=asker)
         place = cache_folder("scans") / "results.db" if cache and asker is None else None
         known = stack.enter_context(ScanCache(place, given.settings))
         reading = InputReader(given, complaints, inputs, wanted, cache=known)
-        printer = _RunPrinter(console, shown, stack.enter_context(rows_to(shown.csv)))
+        printer = _RunPrinter(console, shown, stack.enter_context(rows_to(shown.csv, RUN)))
         report = Report(warns=not isinstance(chosen.policy() or StopAtFirstLoop(), StopAtFirstLoop), bad=inputs.missing)
         began = time.perf_counter()
         quiet = (shown.as_json or shown.explain) and console.is_terminal
@@ -104,7 +104,7 @@ def scan(
             asker.complain(complaints)
         write_card(shown.card, report.card, task=shown.card_task)
         printer.end(report, reading, asker, chosen.source, time.perf_counter() - began)
-        reading.leave(BAD_INPUT if report.incomplete else LOOPS_FOUND if report.loops else 0)
+        reading.leave(LOOPS_FOUND if report.loops else BAD_INPUT if report.incomplete else 0)
 
 
 def _offline_judge(options: JudgeOptions) -> AbstractContextManager[OfflineJudge | None]:

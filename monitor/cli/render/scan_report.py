@@ -22,8 +22,12 @@ from rich.text import Text
 from monitor.cli.render import output, table
 from monitor.prices import table_facts
 from monitor.transcripts.analysis.recorded_steps import known_sum
-from monitor.transcripts.analysis.scan import Finding, ModelOutput, Rung
-from monitor.transcripts.analysis.survey import Card, SurveyedRun
+from monitor.transcripts.analysis.scan import Finding, LoopExtent, ModelOutput, Rung
+from monitor.transcripts.analysis.survey import (
+    Card,
+    SurveyedRun,
+    loop_of_run,
+)
 from monitor.transcripts.readers.registry import AGENTS, signs_of
 from monitor.verdicts import Detection, Level
 from monitor.view.status import count
@@ -148,8 +152,8 @@ class ToolCounts:
             (
                 table.Column("tool", "end"),
                 table.Column("project", "middle"),
-                *(table.Column(name, right=True) for name in ("runs", "loops", "tokens", "saved")),
-                *(table.Column(name, right=True) for name in (("US$", "saved US$") if priced else ())),
+                *(table.Column(name, right=True) for name in ("runs", "loops", "tokens", "avoidable")),
+                *(table.Column(name, right=True) for name in (("US$", "avoidable US$") if priced else ())),
             ),
             rows,
         )
@@ -202,11 +206,14 @@ def _show_loop(console: Console, run: SurveyedRun) -> None:
     if run.first_at is not None:
         head.append(f"  {datetime.fromtimestamp(run.first_at, UTC):%Y-%m-%d %H:%M}", style="dim")
     console.print(head, soft_wrap=True)
-    facts = [("because", Text(output.on_one_line(found.message), style="red"))]
+    facts = [
+        ("loop", Text(output.on_one_line(loop_of_run(run)), style="red")),
+        ("seen", Text(output.on_one_line(f"step {finding.turn:,}: {found.message}"))),
+    ]
     facts.append(("repeated", Text(output.on_one_line(found.evidence.excerpt), style="yellow")))
     if run.result and found.channel == "tools":
         facts.append(("result", Text(output.on_one_line(" ".join(run.result.split())))))
-    facts += [("saved", Text(_saved(run))), ("file", Text(output.on_one_line(run.file), style="dim"))]
+    facts += [("avoidable", Text(_saved(run))), ("file", Text(output.on_one_line(run.file), style="dim"))]
     _show_facts(console, facts)
 
 
@@ -214,7 +221,7 @@ def _show_facts(console: Console, facts: Sequence[tuple[str, Text]]) -> None:
     """Print names and values. In a pipe each value stands whole, on one line."""
     if output.is_unbounded(console):
         for name, value in facts:
-            console.print(Text.assemble(f"  {name:<10}", value), soft_wrap=True)
+            console.print(Text.assemble(f"  {name:<11}", value), soft_wrap=True)
     else:
         console.print(Padding(output.facts(facts), (0, 0, 0, 2), expand=False), width=output.columns(console))
 
@@ -253,9 +260,9 @@ def found_at(finding: Finding) -> str:
     return place(finding.detection.channel, finding.detection.offset, finding.char, short=True)
 
 
-def times(found: Detection) -> str:
-    """The number of repetitions; for a judge, its confidence."""
-    return f"{found.count} %" if found.kind == "judge" else f"x {found.count}"
+def times(found: Detection, whole: int | None = None) -> str:
+    """The number of repetitions, in the `whole` run; for a judge, its confidence."""
+    return f"{found.count} %" if found.kind == "judge" else f"x {whole or found.count}"
 
 
 def place(channel: str, offset: int, char: int | None, *, short: bool = False) -> str:
@@ -310,7 +317,7 @@ def _in_short(result: SurveyedRun) -> str:
     if end is None:
         return f"{was}; nothing found" if not result.findings else f"{was}; the policy would not have ended it"
     how = "stopped in" if end.rung == "stop" else "ended with a last turn after"
-    return f"{was}; {how} turn {end.turn}, which would have saved {amount(result.saved)}"
+    return f"{was}; {how} turn {end.turn}, which would have avoided {amount(result.saved)}"
 
 
 def amount(amount: ModelOutput) -> str:
@@ -496,7 +503,7 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
         saved = report.saved
         which = "them" if report.ended == report.loops else f"the {report.ended} that the policy would have ended"
         console.print(
-            f"Stopping {which} there would have saved {count(saved.turns, 'turn')},"
+            f"Stopping {which} there would have avoided {count(saved.turns, 'turn')},"
             f" {count(saved.tool_calls, 'tool call')} and {count(saved.chars, 'character')}."
             if report.ended
             else "The policy would have ended none of them."
@@ -524,7 +531,7 @@ def _show_runs(console: Console, report: Report) -> None:
         table.Column("message"): True,
         table.Column("at"): True,
         table.Column("policy"): report.warns,
-        table.Column("saved"): True,
+        table.Column("avoidable"): True,
         table.Column("evidence", "end"): console.width >= EVIDENCE_COLUMNS,
     }
     rows = [
@@ -546,7 +553,7 @@ def _cells(result: SurveyedRun) -> tuple[str | Text, ...]:
     furthest = max(result.findings, key=lambda one: rungs.index(one.rung)).rung
     return (
         run,
-        Text(f"{found.kind} {times(found)}", style="red"),
+        Text(f"{found.kind} {times(found, result.count)}", style="red"),
         str(finding.message),
         found_at(finding),
         Text(furthest, style=RUNG_STYLES[furthest]),
@@ -565,7 +572,7 @@ def _show_kinds(console: Console, report: Report) -> None:
         console,
         (
             table.Column("found by", "fold"),
-            *(table.Column(name, right=True) for name in ("runs", "saved: turns", "calls", "chars")),
+            *(table.Column(name, right=True) for name in ("runs", "avoidable: turns", "calls", "chars")),
         ),
         [
             (kind, str(runs), f"{saved.turns:,}", f"{saved.tool_calls:,}", f"{saved.chars:,}")
@@ -587,42 +594,84 @@ def _labels(report: Report) -> str:
 # ------------------------------------------------------------------ for programs
 
 
+def _priced_by(result: SurveyedRun) -> str | None:
+    """Where the cost of a run comes from. `None`: it is not known."""
+    if result.cost_usd is None:
+        return None
+    return "list prices" if result.cost_listed else "recording"
+
+
+def _of_finding(value: Callable[[Finding], Any]) -> Callable[[SurveyedRun], Any]:
+    """A fact about the decisive finding of a run. `None`: there is none."""
+    return lambda run: None if run.finding is None else value(run.finding)
+
+
+def _of_loop(value: Callable[[LoopExtent], Any]) -> Callable[[SurveyedRun], Any]:
+    """A fact about the loop in the whole run. `None`: there is none."""
+    return lambda run: None if run.loop is None else value(run.loop)
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def _fact(
+    field: str | None, value: Callable[[SurveyedRun], Any], *, csv: str | None = None, other: Any = None
+) -> table.Fact[SurveyedRun]:
+    """A field of JSON, a column of CSV, or both. `other`: the value in CSV."""
+    return table.Fact(field, None, value, csv=csv, csv_value=other)
+
+
+RUN: Final = table.RowKind[SurveyedRun](
+    _fact("type", lambda _: "run"),
+    _fact("file", lambda run: run.file, csv="file"),
+    _fact("format", lambda run: run.format, csv="format"),
+    _fact("project", lambda run: run.began.project, csv="project"),
+    _fact("id", lambda run: run.id, csv="run"),
+    _fact("parent", lambda run: run.began.parent, csv="parent"),
+    _fact("model", lambda run: run.model, csv="model"),
+    _fact("label", lambda run: run.began.label),
+    _fact("labelled_kind", lambda run: run.began.loop.kind if run.began.loop else None),
+    _fact("first_at", lambda run: run.first_at, csv="first_at", other=lambda run: _moment(run.first_at)),
+    _fact("last_at", lambda run: run.last_at, csv="last_at", other=lambda run: _moment(run.last_at)),
+    _fact("state", lambda run: run.ended.state, csv="state"),
+    _fact("detail", lambda run: run.ended.detail),
+    _fact("total", lambda run: _amount_as_json(run.total)),
+    _fact(None, lambda run: run.total.turns, csv="turns"),
+    _fact(None, lambda run: run.total.tool_calls, csv="calls"),
+    _fact("errors", lambda run: run.errors, csv="errors"),
+    _fact("tokens", lambda run: run.usage.total_tokens if run.usage else None, csv="tokens"),
+    _fact("usd", lambda run: run.cost_usd, csv="usd"),
+    _fact("usd_partial", lambda run: run.cost_partial),
+    _fact("usd_by", _priced_by),
+    _fact("copied_turns", lambda run: run.copied_turns),
+    _fact("compactions", lambda run: run.compactions),
+    _fact("loop", lambda run: run.loops, csv="loop"),
+    _fact(None, _of_finding(lambda one: f"{one.detection.detector}/{one.detection.kind}"), csv="found_by"),
+    _fact("count", lambda run: run.count if run.loops else None, csv="count"),
+    _fact("first_step", _of_loop(lambda loop: loop.first_turn), csv="first_step"),
+    _fact("last_step", _of_loop(lambda loop: loop.last_turn), csv="last_step"),
+    _fact("loop_usd", lambda run: run.loop_usd, csv="loop_usd"),
+    _fact(None, _of_finding(lambda one: one.turn), csv="stop_at_step"),
+    _fact(None, _of_finding(lambda one: one.detection.evidence.excerpt), csv="repeated"),
+    _fact("ended", lambda run: run.ended_by is not None),
+    _fact("rung", _of_finding(lambda one: one.rung)),
+    _fact("message", _of_finding(lambda one: one.message)),
+    _fact("char", _of_finding(lambda one: one.char)),
+    _fact("detection", _of_finding(lambda one: one.detection.to_dict())),
+    _fact("result", lambda run: run.result, csv="result", other=lambda run: run.result if run.loops else None),
+    _fact("saved", lambda run: _amount_as_json(run.saved)),
+    _fact(None, lambda run: run.saved.turns, csv="avoidable_turns"),
+    _fact(None, lambda run: run.saved.tool_calls, csv="avoidable_calls"),
+    _fact("saved_tokens", lambda run: run.saved_tokens, csv="avoidable_tokens"),
+    _fact("saved_usd", lambda run: run.saved_usd, csv="avoidable_usd"),
+)
+"""The facts about a run, for JSON and for CSV. What `saved` names is avoidable by a stop."""
+
+
 def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
     """One run. `explain`: with every finding, and the signs of its format."""
-    finding, began = result.finding, result.began
-    run = {
-        "type": "run",
-        "file": result.file,
-        "format": result.format,
-        "id": result.id,
-        "parent": began.parent,
-        "project": began.project,
-        "model": began.model,
-        "label": began.label,
-        "labelled_kind": began.loop.kind if began.loop else None,
-        "state": result.ended.state,
-        "detail": result.ended.detail,
-        "first_at": result.first_at,
-        "last_at": result.last_at,
-        "tokens": result.usage.total_tokens if result.usage else None,
-        "usd": result.cost_usd,
-        "usd_partial": result.cost_partial,
-        "usd_by": _priced_by(result),
-        "errors": result.errors,
-        "copied_turns": result.copied_turns,
-        "compactions": result.compactions,
-        "loop": result.loops,
-        "ended": result.ended_by is not None,
-        "rung": finding.rung if finding else None,
-        "message": finding.message if finding else None,
-        "char": finding.char if finding else None,
-        "detection": result.detection.to_dict() if result.detection else None,
-        "result": result.result,
-        "saved": _amount_as_json(result.saved),
-        "saved_tokens": result.saved_tokens,
-        "saved_usd": result.saved_usd,
-        "total": _amount_as_json(result.total),
-    }
+    run = RUN.as_json(result)
     if not explain:
         return run
     findings = list(map(finding_as_json, result.findings))
@@ -653,13 +702,6 @@ def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
         "settings": None if settings is None else str(settings),
         "unreadable": report.bad,
     }
-
-
-def _priced_by(result: SurveyedRun) -> str | None:
-    """Where the cost of a run comes from. `None`: it is not known."""
-    if result.cost_usd is None:
-        return None
-    return "list prices" if result.cost_listed else "recording"
 
 
 def _amount_as_json(amount: ModelOutput) -> dict[str, int]:
