@@ -73,7 +73,7 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
         "file": _name(run.file) if texts else "",
         "agent": AGENTS.get(run.format, run.format),
         "project": _name(run.began.project.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]) if texts else "",
-        "model": _name(run.model),
+        "model": _name(run.began.model),
         "parent": _name(run.began.parent or ""),
         "title": _name(run.began.title or run.task) if texts else "",
         "state": run.ended.state,

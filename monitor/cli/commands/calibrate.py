@@ -33,6 +33,7 @@ from monitor.cli.options.shared import (
 )
 from monitor.cli.render import output, table
 from monitor.cli.render.files import check_out, write_out
+from monitor.cli.render.output import BAD_USE as BAD_INPUT
 from monitor.cli.render.scan_report import LABELLED_LOOP, NOT_COUNTED, Report
 from monitor.errors import ConfigError
 from monitor.transcripts.analysis.calibration import (
@@ -50,7 +51,6 @@ from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.transcripts.analysis.traces import ALL, TracedRun
 from monitor.view.status import count
 
-BAD_INPUT: Final = 2
 SHOWN: Final = 10
 """How many runs that look like loops are listed, unless the user looks at them."""
 DROPPED: Final = "dropped"

@@ -22,12 +22,11 @@ from monitor.cli.options.shared import (
 )
 from monitor.cli.render import output
 from monitor.cli.render.files import check_card, check_out, write_card, write_out
+from monitor.cli.render.output import BAD_USE as BAD_INPUT
 from monitor.cli.render.scan_report import Report
 from monitor.report import ReportPage, StoryWatcher
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.view.status import count
-
-BAD_INPUT = 2
 
 
 def report(

@@ -14,12 +14,13 @@ the result shows the steps of the policy, but not the effect of its warnings.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
-from monitor.chunks import AskCost, Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
+from monitor.chunks import AskCost, Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.detector import Detector
@@ -27,7 +28,19 @@ from monitor.events import Event
 from monitor.judges.judge import Judge, JudgeInput
 from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.transcripts.base import Chunker, RecordedRun
-from monitor.verdicts import Compact, Continue, Detection, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import (
+    Channel,
+    Compact,
+    Continue,
+    Detection,
+    Hold,
+    Judgement,
+    LastTurn,
+    Nudge,
+    Stop,
+    Verdict,
+    WithdrawTool,
+)
 
 SLICE_CHARS = 4_096
 """The length of the slices in which text is fed. A loop at the start of a huge message is found
@@ -131,6 +144,22 @@ class WholeLoop:
             self._first_turn = self._first_turn or first_turn
         self._end, self._last_turn = end, max(last_turn, self._last_turn)
 
+    @property
+    def channel(self) -> Channel:
+        """Where it is repeated."""
+        return self._found.channel
+
+    def written(self, text: str, turn: int, *, goes_on: bool) -> None:
+        """Count the passage of a loop of text in the rest of a run, where no detector reads it.
+        `goes_on`: `text` is the one in which the loop was seen.
+        """
+        number = text.count(self._found.evidence.excerpt)
+        if goes_on:
+            self._counts[-1] = max(self._counts[-1], number)
+        elif number > 1:
+            self._counts.append(number)
+            self._last_turn = turn
+
     def is_of(self, found: Detection, *, goes_on: bool = False) -> bool:
         """Whether `found` is of this loop. `goes_on`: it is where the loop was seen last."""
         mine = self._found
@@ -143,6 +172,8 @@ class WholeLoop:
         return LoopExtent(sum(self._counts), self._first_turn, self._last_turn)
 
 
+TURNS_KEPT = 512
+"""The newest turns and calls in which the beginning of a loop is looked for."""
 REQUESTS_KEPT = 8
 """How many of the newest requests a new core gets, after a compaction."""
 
@@ -180,10 +211,10 @@ class RunScanner:
         """Whether the policy has ended the run. Then the rest need not be watched."""
         self._whole = whole
         self._loop: WholeLoop | None = None
-        self._call_turns: list[int] = []
-        """The turn of each call."""
-        self._text_starts: list[int] = []
-        """The code points before each turn."""
+        self._call_turns = deque[int](maxlen=TURNS_KEPT)
+        """The turns of the newest calls."""
+        self._text_starts = deque[int](maxlen=TURNS_KEPT)
+        """The code points before each of the newest turns."""
         policy = StopAtFirstLoop() if policy is None else policy
         self._listener = _listener_to(policy)
         self._detectors = default_detectors() if detectors is None else detectors
@@ -250,20 +281,41 @@ class RunScanner:
                     return
             self._begin_turn(index)
             self._add(ModelOutput(turns=1))
+        if self.over and isinstance(chunk, TextDelta | ReasoningDelta):
+            self._written_later(chunk)
+            self._note(index)
+            return
         if not isinstance(chunk, TextDelta):
             _feed(self._core, chunk)
             if isinstance(chunk, ToolCall):
                 self._call_turns.append(self._seen.turns)
                 self._add(ModelOutput(tool_calls=1))
             self._note(index)
+            if self.over and isinstance(chunk, ReasoningDelta):
+                self._count_written(chunk, goes_on=True)
             return
         for start in range(0, len(chunk.text), SLICE_CHARS):
             piece = chunk.text[start : start + SLICE_CHARS]
             self._core.feed_text(piece, 0.0)
             self._add(ModelOutput(chars=len(piece)))
             self._note(index)
-            if self.over and not self._whole:
+            if self.over:
+                self._count_written(chunk, goes_on=True)
                 return
+
+    def _written_later(self, chunk: TextDelta | ReasoningDelta) -> None:
+        """What is written behind the end that the policy would have made: a detector may find very
+        many repetitions in it, so only messages that are compared as a whole are read, as far as
+        their beginning goes.
+        """
+        if self._loop is not None and self._loop.channel == "messages" and isinstance(chunk, TextDelta):
+            self._core.feed_text(chunk.text[:SLICE_CHARS], 0.0)
+        self._count_written(chunk, goes_on=False)
+
+    def _count_written(self, chunk: TextDelta | ReasoningDelta, *, goes_on: bool) -> None:
+        channel = "text" if isinstance(chunk, TextDelta) else "reasoning"
+        if self._whole and self._loop is not None and self._loop.channel == channel:
+            self._loop.written(chunk.text, self._seen.turns, goes_on=goes_on)
 
     def _add(self, output: ModelOutput) -> None:
         self._seen += output
@@ -310,10 +362,12 @@ class RunScanner:
         base, first, last = 0, self._seen.turns, self._seen.turns
         if found.channel == "tools":
             base = self._base.tool_calls
-            first = self._call_turns[base + found.start_offset]
+            back = self._seen.tool_calls - (base + found.start_offset)
+            first = self._call_turns[-min(back, len(self._call_turns))]
         elif found.channel == "text":
             base = self._base.chars
-            first = bisect_right(self._text_starts, base + found.start_offset)
+            known = len(self._text_starts)
+            first += bisect_right(self._text_starts, base + found.start_offset) - known
         self._loop.add(found, first, last, base)
 
 

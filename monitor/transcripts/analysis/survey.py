@@ -4,6 +4,7 @@ of a stop. Only the numbers and the findings of a run are kept, however large it
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -22,7 +23,7 @@ from monitor.transcripts.analysis.recorded_steps import (
     StepLog,
     known_sum,
 )
-from monitor.transcripts.analysis.scan import AskJudge, Finding, LoopExtent, ModelOutput, RunScanner
+from monitor.transcripts.analysis.scan import TURNS_KEPT, AskJudge, Finding, LoopExtent, ModelOutput, RunScanner
 from monitor.transcripts.base import (
     Began,
     Chunker,
@@ -171,8 +172,11 @@ class Watcher:
         self._total = NOTHING
         self._errors = self._compactions = 0
         self._spent = self._spent_then = NOTHING_SPENT
-        self._spent_before: list[Spent] = []
-        """What the run had cost before each response."""
+        self._spent_before = deque[Spent](maxlen=TURNS_KEPT)
+        """What the run had cost before each of the newest responses."""
+        self._loop_from: Spent | None = None
+        self._loop_to = NOTHING_SPENT
+        """What it had cost before the first repetition of the loop, and after the last."""
         self._answered_by = ""
         self._failed = ""
 
@@ -199,10 +203,20 @@ class Watcher:
             self._result_then = self._result
         if self._scanner.ended_by is not None and self._spent_then.usage is None:
             self._spent_then = self._spent
+        if self._scanner.loop is not None and (found or self._scanner.later):
+            self._price(self._scanner.loop)
         if message.tool_results:
             self._result = message.tool_results[-1].text[:EXCERPT_CHARS]
         self._index += 1
         return found
+
+    def _price(self, loop: LoopExtent) -> None:
+        """Note what the run had cost at both ends of the loop."""
+        if self._loop_from is None and self._spent_before:
+            back = min(self._total.turns - loop.first_turn + 1, len(self._spent_before))
+            self._loop_from = self._spent_before[-back]
+        if loop.last_turn == self._total.turns:
+            self._loop_to = self._spent
 
     def request(self, text: str) -> None:
         """A person asks for something."""
@@ -232,7 +246,6 @@ class Watcher:
         scanner, spent, stopped = self._scanner, self._spent, self._scanner.ended_by is not None
         whole = spent.or_totals(ended.totals, self.began.model, self._last_at)
         saved_tokens = spent.tokens - self._spent_then.tokens if stopped else 0
-        loop = scanner.loop
         return SurveyedRun(
             file=file,
             format=kind,
@@ -251,20 +264,14 @@ class Watcher:
             compactions=self._compactions,
             findings=tuple(scanner.findings),
             ended_by=scanner.ended_by,
-            loop=loop,
-            loop_usd=None if loop is None else self._cost_of(loop),
+            loop=scanner.loop,
+            loop_usd=None if self._loop_from is None else self._loop_to.usd_since(self._loop_from),
             saved=self._total - scanner.produced if stopped else NOTHING,
             saved_tokens=None if spent.usage is None else saved_tokens,
             saved_usd=spent.usd_since(self._spent_then) if stopped else 0.0,
             result=self._result_then or (self._result if scanner.findings else ""),
             failed=self._failed,
         )
-
-    def _cost_of(self, loop: LoopExtent) -> float | None:
-        """The cost of the responses of a loop."""
-        spent = [*self._spent_before, self._spent]
-        first, after = (min(turn, len(spent) - 1) for turn in (loop.first_turn - 1, loop.last_turn))
-        return spent[after].usd_since(spent[first])
 
 
 @dataclass(slots=True, frozen=True)
@@ -418,13 +425,13 @@ def loop_in_words(found: Detection, count: int | None = None) -> str:
 
 
 def stretch_in_words(run: SurveyedRun) -> str:
-    """The steps of the loop of a run, and their cost as far as it is known."""
+    """The steps of the loop of a run, and their cost."""
     loop = run.loop
     if loop is None:
         return ""
     steps = f"{loop.first_turn:,}" + (f" to {loop.last_turn:,}" if loop.last_turn > loop.first_turn else "")
     cost = cost_in_words(run.loop_usd, partial=run.cost_partial, listed=run.cost_listed)
-    return f"step {steps}, {cost}" if run.loop_usd else f"step {steps}"
+    return f"step {steps}, {cost}"
 
 
 def avoided_in_words(run: SurveyedRun) -> str:
