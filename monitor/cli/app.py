@@ -99,7 +99,7 @@ class _Tidy:
         return found
 
 
-class _Command(_Tidy, TyperCommand):
+class _TidyCommand(_Tidy, TyperCommand):
     pass
 
 
@@ -193,12 +193,12 @@ def _loaded(name: str, place: Place) -> Any:
         if name in BELOW:
             made.callback(cls=_Group, invoke_without_command=True)(flattened(command))
         else:
-            made.command(name, cls=_Command)(flattened(command))
+            made.command(name, cls=_TidyCommand)(flattened(command))
         command = made
     command.pretty_exceptions_enable = False
     command.info.cls = _Group
     for one in command.registered_commands:
-        one.cls = _Command
+        one.cls = _TidyCommand
     made = _tidied(typer.main.get_command(command), place.panel)
     made.name = name
     if isinstance(made, _Group):

@@ -47,7 +47,7 @@ from monitor.transcripts.analysis.calibration import (
     usual_length,
 )
 from monitor.transcripts.analysis.recorded_steps import NO_STEPS
-from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.analysis.survey import SurveyedRun, loop_of_run
 from monitor.transcripts.analysis.traces import ALL, TracedRun
 from monitor.view.status import count
 
@@ -197,7 +197,7 @@ def above(runs: Sequence[TracedRun], at: float) -> int:
 
 
 def _why(run: TracedRun) -> str:
-    return run.detection.message if run.detection else ""
+    return loop_of_run(run)
 
 
 def _reasons(left_out: Mapping[str, int]) -> list[str]:

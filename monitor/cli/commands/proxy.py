@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import anyio
 
-from monitor.cli.options.proxy_options import AnswerLimits, ProxyOptions
+from monitor.cli.options.proxy_options import AnswerLimits, ProxyCommandOptions
 from monitor.cli.options.shared import DetectorOptions, flag, option
 from monitor.cli.options.supervisor_arguments import number_or_off
 from monitor.cli.render import output
@@ -205,7 +205,7 @@ def proxy(
     *,
     host: Annotated[str, option("ADDRESS", "Where it listens.")] = "127.0.0.1",
     port: Annotated[int, option("N", "0: any free one.", min=0, max=65535)] = 8787,
-    options: ProxyOptions,
+    options: ProxyCommandOptions,
     limits: AnswerLimits,
     token: Annotated[
         str | None,

@@ -95,7 +95,7 @@ class AnswerLimits:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class ProxyOptions:
+class ProxyCommandOptions:
     """Where the requests go, what becomes of the answers, and who pays."""
 
     upstreams: Annotated[

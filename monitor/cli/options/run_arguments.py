@@ -120,7 +120,7 @@ VerboseOption: TypeAlias = Annotated[
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class RunOptions:
+class StoredOptions:
     """The options of `run` that a session stores as they were given."""
 
     model: Annotated[
@@ -168,7 +168,7 @@ MARKER: Final = "agent-monitor run"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class RunArguments(RunOptions):
+class RunArguments(StoredOptions):
     """The options of `run` as they were given. Files that they name were read, except for rules of
     approval.
     """
@@ -267,7 +267,7 @@ def _listed(given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class RunCommandOptions(RunOptions):
+class RunCommandOptions(StoredOptions):
     """The run: its model, its parts and its limits."""
 
     task: Annotated[str | None, argument("TASK", "What to do; - reads it from stdin.", show_default=False)] = None
