@@ -57,7 +57,7 @@ async def main(folder: Path, *, dies: bool) -> None:
 
 
 async def person(folder: Path) -> None:
-    """Another process: what `agent-monitor inbox` and `agent-monitor tell` do."""
+    """Another process: what `agent-monitor sessions inbox` and `agent-monitor sessions tell` do."""
     (waits,) = inbox(folder)
     (question,) = waits.questions
     print(f"{Path(waits.session).stem} is {waits.state}: may {question.tool} be called with {question.arguments}?")

@@ -48,7 +48,7 @@ ONLY_IN = {
     "xxhash": ("_util",),
     # DBOS, Temporal and the proxy's server run on asyncio; local servers run a loop in a thread
     "asyncio": (
-        "cli.serving",
+        "cli.commands.proxy",
         "guard.streams",
         "integrations.dbos",
         "integrations.temporal",

@@ -29,7 +29,6 @@ def load_script() -> ModuleType:
 SMALL = 60
 """A file with fewer code lines is small."""
 REASONS = {
-    "monitor.cli.commands.run": "each command is a module, loaded when it is called",
     "monitor.integrations.openai_agents_session": "each part for a framework is imported by name",
     "monitor.tools.processes.keeper": "runs as a program of its own",
     "monitor.tools.sandbox.seatbelt": "one kind of sandbox among equals",

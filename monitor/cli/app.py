@@ -10,16 +10,16 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import wraps
 from importlib import import_module
-from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Final, get_type_hints
+from inspect import Parameter, Signature, cleandoc, signature
+from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import monitor
 from monitor.cli.render import output
@@ -41,45 +41,100 @@ def _printable_complaints() -> Iterator[None]:
         raise
 
 
-COMMANDS: Final = (
-    "demo",
-    "run",
-    "resume",
-    "tell",
-    "inbox",
-    "deliver",
-    "replay",
-    "scan",
-    "report",
-    "watch",
-    "hook",
-    "calibrate",
-    "doctor",
-    "judge-eval",
-    "context",
-    "compact",
-    "proxy",
-    "sessions",
-    "keys",
-    "budget",
-)
-"""In the order of the help. `judge-eval` is the function `judge_eval` of
-`cli/commands/judge_eval.py`. The others are named likewise.
-"""
+class Place(NamedTuple):
+    """Where a command is: the function or the group `name` of a module."""
+
+    module: str
+    name: str
+    panel: str | None = None
+    """Its heading in the help of the group above it."""
 
 
-class _Group(TyperGroup):
+def _below(module: str, *names: str, panel: str | None = None) -> dict[str, Place]:
+    """Commands of one module. `judge-eval` is the function `judge_eval`."""
+    return {name: Place(module, name.replace("-", "_"), panel) for name in names}
+
+
+LOOK, GUARD, RUN = "Look for loops", "Stop loops", "Runs of agent-monitor"
+COMMANDS: Final[Mapping[str, Place]] = {
+    **_below("demo", "demo", panel=LOOK),
+    **_below("run", "run", panel=RUN),
+    **_below("scan", "scan", panel=LOOK),
+    **_below("report", "report", panel=LOOK),
+    **_below("watch", "watch", panel=LOOK),
+    **_below("hook", "hook", panel=GUARD),
+    **_below("calibrate", "calibrate", panel=GUARD),
+    **_below("doctor", "doctor", panel=GUARD),
+    **_below("proxy", "proxy", panel=GUARD),
+    **_below("sessions", "sessions", panel=RUN),
+}
+"""The commands, in the order of the help, with their modules in `monitor.cli.commands`."""
+STORED, RUNNING, HISTORY = "Stored sessions", "Go on with a run", "What a model is shown"
+BELOW: Final[Mapping[str, Mapping[str, Place]]] = {
+    "calibrate": _below("judge_eval", "judge-eval"),
+    "proxy": _below("proxy_stores", "keys", "budget"),
+    "sessions": {
+        **_below("run", "resume", panel=RUNNING),
+        **_below("inbox", "tell", "inbox", "deliver", panel=RUNNING),
+        **_below("replay", "replay", panel=STORED),
+        **_below("context", "context", panel=HISTORY),
+        **_below("compact", "compact", panel=HISTORY),
+    },
+}
+"""The commands below a command, each with its module. Those of `sessions` itself are in it."""
+MOVED: Final = {name: parent for parent, below in BELOW.items() for name in below}
+"""Commands that stood beside the others before 0.3, and the command below which they are now."""
+
+
+class _Tidy:
+    """Help in which a flag, which takes no value, and an argument have no type beside them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for one in found:
+            if one.param_type_name == "argument":
+                one.display_type_rich = lambda ctx: ""  # noqa: ARG005 - as typer calls it
+            elif getattr(one, "is_flag", False):
+                one.metavar = ""
+        return found
+
+
+class _TidyCommand(_Tidy, TyperCommand):
+    pass
+
+
+class _Group(_Tidy, TyperGroup):
+    """Commands whose modules are imported when somebody asks for them."""
+
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
+        self.allow_interspersed_args = self.invoke_without_command
+        self._places: dict[str, Place] = {}
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+    def add(self, places: Mapping[str, Place]) -> None:
+        """Add commands, whose modules are not imported yet."""
+        self._places |= places
+        self.commands: dict[str, Any] = {**self.commands, **dict.fromkeys(places)}
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if self.commands.get(cmd_name) is None and cmd_name in COMMANDS:
-            self.commands[cmd_name] = _loaded(cmd_name)
+        if cmd_name in self._places and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _loaded(cmd_name, self._places[cmd_name])
         return self.commands.get(cmd_name)
+
+
+class _Root(_Group):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.add(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if (parent := MOVED.get(args[0])) is not None:
+            now = f"agent-monitor {parent} {args[0]}"
+            output.complain(output.stderr(), f"agent-monitor {args[0]} is {now} now; the old name goes with 0.4")
+            args = [parent, *args]
+        if (place := BELOW.get(args[0], {}).get(args[1] if len(args) > 1 else "")) is not None:
+            return " ".join(args[:2]), _loaded(args[1], place), args[2:]  # without the command above it
+        return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **more: Any) -> Any:
         with _printable_complaints():
@@ -92,7 +147,7 @@ class _Group(TyperGroup):
 
 app = typer.Typer(
     name="agent-monitor",
-    cls=_Group,
+    cls=_Root,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a bug's traceback is for a bug report, and must not show local variables
     rich_markup_mode="rich",
@@ -114,37 +169,63 @@ def agent_monitor(
 ) -> None:
     """Watch streaming LLM agents: see loops while they are being written, stop for real, say why.
 
-    \b
     These need no key and no network:
       agent-monitor demo          three recorded runs: two loop, one ends well
       agent-monitor run --demo    a whole run, driven to its outputs
       agent-monitor scan          loops in the sessions of your coding agents
       agent-monitor doctor        the loops that your settings see, and how soon
 
-    \b
     With a Gemini key and a task of yours; a session can be resumed after a crash:
       agent-monitor run "Tidy up" --model google:gemini-2.5-flash --session tidy
-      agent-monitor resume tidy
+      agent-monitor sessions resume tidy
 
-    \b
     In a program it is two lines around the stream that you already have:
       async with monitor.watch(stream) as watched:
           async for chunk in watched: ...
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
 
 
-def _loaded(name: str) -> Any:
+def _loaded(name: str, place: Place) -> Any:
     """The command, whose module is imported now."""
-    attribute = name.replace("-", "_")
-    command = getattr(import_module(f"monitor.cli.commands.{attribute}"), attribute)
-    if not isinstance(command, typer.Typer):  # else it is a group of commands
-        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        alone.command(name)(flattened(command))
-        command = alone
+    command = getattr(import_module(f"monitor.cli.commands.{place.module}"), place.name)
+    if not isinstance(command, typer.Typer):
+        made = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        if name in BELOW:
+            made.callback(cls=_Group, invoke_without_command=True)(flattened(command))
+        else:
+            made.command(name, cls=_TidyCommand)(flattened(command))
+        command = made
     command.pretty_exceptions_enable = False
-    made = typer.main.get_command(command)
-    made.short_help = " ".join((made.help or "").partition("\n\n")[0].split())  # its lines are those of the source
+    command.info.cls = _Group
+    for one in command.registered_commands:
+        one.cls = _TidyCommand
+    made = _tidied(typer.main.get_command(command), place.panel)
+    made.name = name
+    if isinstance(made, _Group):
+        made.add(BELOW.get(name, {}))
     return made
+
+
+def _tidied(command: Any, panel: str | None = None) -> Any:
+    """`command` with its help as paragraphs: lines that are indented stay as they are."""
+    command.rich_help_panel = panel
+    paragraphs = cleandoc(command.help or "").replace("\b\n", "").split("\n\n")
+    command.short_help = " ".join(paragraphs[0].split())
+    command.help = "\n\n".join(map(_reflowed, paragraphs))
+    for one in getattr(command, "commands", {}).values():
+        _tidied(one, one.rich_help_panel)
+    return command
+
+
+def _reflowed(paragraph: str) -> str:
+    """The lines of a sentence as one line, which the terminal breaks."""
+    lines: list[str] = []
+    for line in paragraph.splitlines():
+        if lines and not line.startswith(" ") and not lines[-1].startswith(" "):
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import typer
 
 import monitor
 from monitor.cli import INTERRUPTED
-from monitor.cli.options.named_models import Closing
+from monitor.cli.options.supervisor_arguments import Closing
 from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed
 from monitor.errors import MonitorError, TerminateReason
@@ -213,7 +213,7 @@ class _Keyboard:
             before = termios.tcgetattr(self._file)
             self._restore = partial(termios.tcsetattr, self._file, termios.TCSADRAIN, before)
             tty.setcbreak(self._file, termios.TCSANOW)
-            self._reading = Background(self._read, "agent-monitor keys")
+            self._reading = Background(self._read, "agent-monitor proxy keys")
 
     def close(self) -> None:
         """Read whole lines again, as the program before."""

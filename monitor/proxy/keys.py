@@ -268,7 +268,7 @@ class Gate:
 
 
 # --------------------------------------------------------------------------------------------------
-# The file of virtual keys: JSON, which `agent-monitor keys` writes, or TOML, which it only reads.
+# The file of virtual keys: JSON, which `agent-monitor proxy keys` writes, or TOML, which it reads.
 #
 # {"keys": {"alice": {"digest": "sha256:...", "owner": "alice@example.com", "tokens": 2000000,
 # "expires": "2027-01-31T00:00:00+00:00", "models": ["gpt-4o*"], "requests_per_minute": 60}}}

@@ -94,7 +94,7 @@ def _facts(card: Card) -> list[str]:
     columns.append((card.sum_in_words(card.usd), "in all"))
     if card.loops:
         saved = card.sum_in_words(card.saved_usd)
-        columns.append((saved, "a stop would save") if card.saved_usd is not None else _tokens(card))
+        columns.append((saved, "avoidable") if card.saved_usd is not None else _tokens(card))
     step = (WIDTH - 2 * EDGE) / len(columns)
     line = f'<line class="rule" x1="{EDGE}" x2="{WIDTH - EDGE}" y1="466" y2="466" stroke-width="2"/>'
     parts = [line]
@@ -106,7 +106,7 @@ def _facts(card: Card) -> list[str]:
 
 def _tokens(card: Card) -> tuple[str, str]:
     """The tokens after the place of a stop."""
-    return ("unknown" if card.saved_tokens is None else f"{card.saved_tokens:,}"), "tokens a stop would save"
+    return ("unknown" if card.saved_tokens is None else f"{card.saved_tokens:,}"), "avoidable tokens"
 
 
 def _days(card: Card) -> str:

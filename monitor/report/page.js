@@ -180,7 +180,7 @@
     const loops = shown.filter((run) => run.loop), ended = loops.filter((run) => run.stopped);
     const facts = [
       [number(runsIn(shown)), runsIn(shown) === 1 ? "run" : "runs"], [number(loops.length), "with a loop"], [short(shown.reduce((all, run) => all + (run.turns || 0), 0)), "steps"], [sum(shown, tokensOf, short), "tokens"], [sum(shown, (run) => run.usd, money), "cost"],
-      ...(ended.length ? [[sum(ended, (run) => saved(run)[3], money), "a stop would save"], [sum(ended, (run) => saved(run)[2], short), "tokens a stop would save"]] : []),
+      ...(ended.length ? [[sum(ended, (run) => saved(run)[3], money), "avoidable"], [sum(ended, (run) => saved(run)[2], short), "avoidable tokens"]] : []),
     ];
     const worst = [...loops].sort(ORDERS.saved).slice(0, 12);
     $("part").replaceChildren(...[
@@ -188,7 +188,7 @@
       data.facts.bad ? node("p", { class: "badge" }, `This is not everything: ${count(data.facts.bad, "line or file", "lines or files")} could not be read.`) : null,
       node("ul", { class: "numbers" }, facts.map(([value, name]) => node("li", null, node("b", null, value), node("span", null, name)))),
       byTime(),
-      table("What was repeated, the costly runs first", [["run"], ["what"], ["steps", 1], ["a stop would save", 1], ["tokens", 1]],
+      table("What was repeated, the costly runs first", [["run"], ["what"], ["steps", 1], ["avoidable", 1], ["tokens", 1]],
         worst.map((run) => [node("a", { href: link(run) }, nameOf(run).slice(0, 100)), run.loop.said, number(run.turns), run.stopped ? sum([run], (one) => saved(one)[3], money) : "nothing", run.stopped ? sum([run], (one) => saved(one)[2], number) : "nothing"])),
       node("div", { class: "tables" },
         table("What the loops are", [["kind"], ["runs", 1], [""]], bars(tally(loops, (run) => run.loop.sort))),
@@ -299,7 +299,7 @@
       ["seen", [`at step ${number(loop.turn)}, after ${number(loop.count)} times; a ${loop.level === "loop" ? "loop" : "suspicion"} from ${number(loop.limit)}`, seen ? [" (", node("a", { href: link(run, seen[0]), id: "loop-here" }, `#${number(seen[0] + 1)}`), ")"] : null]],
     ].filter((one) => one[1]);
     return node("section", { class: "finding", "aria-label": "The loop" },
-      node("h3", null, loop.said), node("p", null, run.stopped ? `A stop at step ${number(loop.turn)} of ${number(run.turns)} would have saved ${after.slice(0, -1).join(", ")} and ${after.at(-1)}.` : "A stop would have saved nothing: the policy would not have ended it."),
+      node("h3", null, loop.said), run.whole ? node("p", null, `${run.whole[0].toUpperCase()}${run.whole.slice(1)}.`) : null, node("p", null, run.stopped ? `A stop at step ${number(loop.turn)} of ${number(run.turns)} would have avoided ${after.slice(0, -1).join(", ")} and ${after.at(-1)}.` : "A stop would have avoided nothing: the policy would not have ended it."),
       node("dl", null, rows.map(([name, value]) => [node("dt", null, name), node("dd", null, value)])));
   }
 
@@ -315,12 +315,12 @@
     return node("figure", null, node("figcaption", null, "Time line"),
       chart(W, H, `Time line of the run, ${told}`,
         band ? draw("rect", { class: "f-band", x: band[0].toFixed(2), y: 0, width: band[1].toFixed(2), height: 58 }, draw("title", null, "the loop")) : null,
-        stop !== undefined && after < W && until + 1 < cells.length ? draw("rect", { class: "f-spared", x: after.toFixed(2), y: 0, width: (cells.length * step - after).toFixed(2), height: 58 }, draw("title", null, "what a stop would have saved")) : null,
+        stop !== undefined && after < W && until + 1 < cells.length ? draw("rect", { class: "f-spared", x: after.toFixed(2), y: 0, width: (cells.length * step - after).toFixed(2), height: 58 }, draw("title", null, "what a stop would have avoided")) : null,
         cells.map((cell, at) => draw("rect", { class: `f-${LOOK[cell][0]}`, x: (at * step).toFixed(2), y: 44 - LOOK[cell][1], width: Math.max(0.8, step - (step > 3 ? 1 : 0)).toFixed(2), height: LOOK[cell][1] }, step > 2 ? draw("title", null, NAMES[cell]) : null)),
         [...marked].map((at) => draw("path", { class: "f-loop", d: `M${(at * step).toFixed(1)} 56l${Math.max(4, step).toFixed(1)} 0l-${(Math.max(4, step) / 2).toFixed(1)} -8z` })),
         draw("line", { class: "axis", x1: 0, x2: W, y1: 45, y2: 45 }),
         stop === undefined ? null : draw("line", { class: "s-stop", x1: after.toFixed(2), x2: after.toFixed(2), y1: 0, y2: 64 }, draw("title", null, "a stop would have come here"))),
-      legend(kinds.map((kind) => [LOOK[kind][0], NAMES[kind], Math.max(4, Math.round(LOOK[kind][1] * 0.4))]), [band ? "red band: the loop" : null, stop === undefined ? null : "line: where a stop would have come, and shaded what it would have saved", marked.size ? "triangles: what was repeated" : null, run.per_cell > 1 ? `a cell is ${run.per_cell} events` : null].filter(Boolean).join("; ") || null));
+      legend(kinds.map((kind) => [LOOK[kind][0], NAMES[kind], Math.max(4, Math.round(LOOK[kind][1] * 0.4))]), [band ? "red band: the loop" : null, stop === undefined ? null : "line: where a stop would have come, and shaded what it would have avoided", marked.size ? "triangles: what was repeated" : null, run.per_cell > 1 ? `a cell is ${run.per_cell} events` : null].filter(Boolean).join("; ") || null));
   }
 
   function tokens(run) {
@@ -424,7 +424,7 @@
   addEventListener("beforeprint", () => {
     if (location.hash.startsWith("#run=")) { $("print").replaceChildren(); return; }
     $("print").replaceChildren(node("h2", null, "Runs"), table(shown.length > PRINTED ? `The first ${PRINTED} of ${number(shown.length)}` : "All that are listed",
-      [["run"], ["agent"], ["project"], ["from"], ["steps", 1], ["loop"], ["saved tokens", 1]],
+      [["run"], ["agent"], ["project"], ["from"], ["steps", 1], ["loop"], ["avoidable tokens", 1]],
       shown.slice(0, PRINTED).map((run) => [nameOf(run).slice(0, 80), run.agent, run.project || "", when(run.from).slice(0, 10), number(run.turns), run.loop ? run.loop.said : "", saved(run)[2] ? number(saved(run)[2]) : ""])) || "");
   });
   addEventListener("afterprint", () => $("print").replaceChildren());

@@ -18,7 +18,14 @@ from monitor._util.hashing import identity
 from monitor.report.run_details import DetailedRun, DetailStep, RunDetails, cells_of, shown, stop_cell_of
 from monitor.tools.masking import masked
 from monitor.transcripts.analysis.scan import Finding
-from monitor.transcripts.analysis.survey import Card, SurveyedRun, kind_in_words, loop_in_words
+from monitor.transcripts.analysis.survey import (
+    Card,
+    SurveyedRun,
+    avoided_in_words,
+    kind_in_words,
+    loop_in_words,
+    stretch_in_words,
+)
 from monitor.transcripts.readers.registry import AGENTS
 
 # --------------------------------------------------------------------------------------------------
@@ -82,7 +89,8 @@ def as_data(run: SurveyedRun, *, key: str, texts: bool) -> dict[str, Any]:
         "usd": run.cost_usd,
         "least": run.cost_partial,
         "listed": run.cost_listed,
-        "loop": None if found is None else _finding(found, texts=texts),
+        "loop": None if found is None else _finding(found, texts=texts, count=run.count),
+        "whole": "; ".join(filter(None, (stretch_in_words(run), avoided_in_words(run)))),
         "result": shown(run.result) if texts else "",
         "stopped": run.ended_by is not None,
         "saved": [run.saved.turns, run.saved.tool_calls, run.saved_tokens, run.saved_usd],
@@ -117,15 +125,15 @@ def _usage(run: SurveyedRun) -> Mapping[str, int]:
     return {**named, "total": max(usage.total_tokens, sum(named.values()))}
 
 
-def _finding(finding: Finding, *, texts: bool) -> dict[str, Any]:
+def _finding(finding: Finding, *, texts: bool, count: int | None = None) -> dict[str, Any]:
     found = finding.detection
     return {
         "by": found.detector,
         "kind": found.kind,
         "sort": kind_in_words(found),
-        "said": shown(loop_in_words(found)),
+        "said": shown(loop_in_words(found, count)),
         "level": found.level,
-        "count": found.count,
+        "count": count or found.count,
         "limit": found.threshold,
         "turn": finding.turn,
         "did": finding.rung,

@@ -145,8 +145,8 @@ class RunDetails:
     number_of_steps: int = 0
     events: BoundedRow[str] = field(default_factory=time_line)
     """The time line: the kinds of all events."""
-    marks: list[int] = field(default_factory=list[int])
-    """Cells of the time line in which the repeated calls or messages stand."""
+    marks: set[int] = field(default_factory=set[int])
+    """The events of the time line in which the repeated calls or messages stand."""
     stop: int | None = None
     """The event at which the policy would have ended the run. `None`: it would have gone on."""
     tokens: BoundedRow[int] = field(default_factory=token_line)
@@ -192,6 +192,8 @@ class StoryWatcher(Watcher):
         first = next((finding.detection for finding in found if finding.detection.level == "loop"), None)
         if first is not None and not self._around:
             self._mark(first, message, told, before)
+        for later in self._scanner.later:
+            self._mark_calls(later)
         if self._details.stop is None and self._scanner.ended_by is not None:
             self._details.stop = max(0, self._details.events.count - 1)
         if message.model:
@@ -297,21 +299,24 @@ class StoryWatcher(Watcher):
         """
         details = self._details
         if found.channel in self._events_of:
-            offsets = set(found.evidence.offsets or (found.offset,))
-            if found.kind == "cycle":  # whose offsets are the beginnings of its rounds
-                offsets = set(range(found.start_offset, found.offset + 1))
-            for offset in offsets:
-                if (step := self._step_of.get((found.channel, offset))) is not None:
-                    step.repeated = True
-            events = [event for offset, event in self._events_of[found.channel] if offset in offsets]
+            self._mark_calls(found)
         else:
             self._mark_passage(found, message, told, before)
-            events = [max(0, details.events.count - 1)]
+            details.marks.add(max(0, details.events.count - 1))
         told[-1].loop = True
         details.events.add("L")
-        details.marks = events
         self._around = list(self._recent)
         self._left = AFTER_LOOP
+
+    def _mark_calls(self, found: Detection) -> None:
+        """Mark the repeated calls or messages, also behind the place at which the loop was seen."""
+        offsets = set(found.evidence.offsets or (found.offset,))
+        if found.kind == "cycle":  # whose offsets are the beginnings of its rounds
+            offsets = set(range(found.start_offset, found.offset + 1))
+        for offset in offsets:
+            if (step := self._step_of.get((found.channel, offset))) is not None:
+                step.repeated = True
+        self._details.marks |= {event for at, event in self._events_of.get(found.channel, ()) if at in offsets}
 
     def _mark_passage(
         self, found: Detection, message: RecordedMessage, told: Sequence[DetailStep], before: dict[str, int]

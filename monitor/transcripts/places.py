@@ -214,7 +214,7 @@ def _in_zip(path: Path, name: str) -> io.BytesIO:
 # --------------------------------------------------------------------------------------------------
 # Recognises files that a command does not read, by their first bytes, for the error message.
 
-CONVERSATION: Final = "a conversation, which agent-monitor context reads"
+CONVERSATION: Final = "a conversation, which agent-monitor sessions context reads"
 EVENTS: Final = "a log of events, which agent-monitor scan reads"
 RUN: Final = "a recorded run, which agent-monitor scan reads"
 HEAD_BYTES: Final = 65_536

@@ -29,8 +29,11 @@ COMMAND = [sys.executable, "-m", "monitor"]
 
 def options(command: str) -> set[str]:
     group: Any = typer.main.get_group(app)
-    given = group.get_command(None, command)
-    all_of_it = [given, *getattr(given, "commands", {}).values()]
+    given = group
+    for name in command.split():
+        given = given.get_command(None, name)
+    below = (given.get_command(None, name) for name in getattr(given, "commands", {}))
+    all_of_it = [one for part in (given, *below) for one in (part, *getattr(part, "commands", {}).values())]
     parameters = [parameter for one in all_of_it for parameter in one.params]
     names = {name for one in parameters for name in (*one.opts, *one.secondary_opts)}
     return {name for name in names if name.startswith("--")} - {"--help"}
@@ -48,9 +51,9 @@ def test_version():
         ["run", "--help"],
         ["scan", "-h"],
         ["doctor", "--help"],
-        ["judge-eval", "--help"],
-        ["context", "-h"],
-        ["compact", "-h"],
+        ["calibrate", "judge-eval", "--help"],
+        ["sessions", "context", "-h"],
+        ["sessions", "compact", "-h"],
         ["sessions", "-h"],
         ["report", "-h"],
         ["watch", "-h"],
@@ -71,13 +74,11 @@ def test_help_teaches_with_examples(arguments: list[str]):
 
 
 def test_without_a_command_it_says_what_there_is():
-    assert {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan", "sessions"} <= set(
-        CliRunner().invoke(app, []).output.split()
-    )
+    assert {"demo", "doctor", "proxy", "run", "scan", "sessions"} <= set(CliRunner().invoke(app, []).output.split())
 
 
 def test_the_page_names_no_option_that_is_not_there():
-    parts = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+    parts = dict(re.findall(r"^## ([a-z -]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
     known = {command: options(command) for command in parts}
     every = set().union(*known.values())  # a section may name an option of another command: `run --json`
     wrong = {
@@ -114,7 +115,7 @@ def test_a_command_loads_no_other_one():
         "from monitor.cli import app as commands\n"
         "CliRunner().invoke(commands.app, ['--version'])\n"
         "CliRunner().invoke(commands.app, ['doctor', '--help'])\n"
-        "files = (f'monitor.cli.commands.{name}'.replace('-', '_') for name in commands.COMMANDS)\n"
+        "files = (f'monitor.cli.commands.{one.module}' for one in commands.COMMANDS.values())\n"
         "print(*(file for file in files if file in sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=False)
@@ -130,12 +131,13 @@ def test_the_help_needs_no_sdk():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["keys", "scan", "context", "sessions"])
+@pytest.mark.parametrize("name", ["proxy keys", "scan", "sessions context", "sessions list"])
 def test_a_command_that_drives_no_run_does_not_wait_for_the_supervisor(name: str):
     program = (
         "import sys; from typer.testing import CliRunner; from monitor.cli.app import app;"
-        f" CliRunner().invoke(app, [{name!r}, '--help']);"
-        " print(*(one for one in ('monitor.runs.supervisor', 'monitor.cli.options.run_options') if one in sys.modules))"
+        f" CliRunner().invoke(app, [*{name!r}.split(), '--help']);"
+        " late = ('monitor.runs.supervisor', 'monitor.cli.options.run_arguments');"
+        " print(*(one for one in late if one in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=False)
     assert (done.stdout, done.stderr) == ("\n", "")

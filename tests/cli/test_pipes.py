@@ -37,9 +37,9 @@ COMMANDS: list[tuple[tuple[str, ...], int]] = [
     (("scan", "--explain", "stuck.jsonl"), 1),
     (("scan", "--json", "stuck.jsonl"), 1),
     (("scan", "chat.json"), 2),
-    (("context", "chat.json"), 0),
-    (("context", "--json", "chat.json"), 0),
-    (("compact", "chat.json", "--json"), 1),
+    (("sessions", "context", "chat.json"), 0),
+    (("sessions", "context", "--json", "chat.json"), 0),
+    (("sessions", "compact", "chat.json", "--json"), 1),
     (("doctor",), 0),
     (("--version",), 0),
 ]
@@ -105,7 +105,7 @@ def completed(words: str, shell: str = "bash") -> list[str]:
 
 
 def test_the_shell_completes_commands_and_options():
-    assert set(completed("agent-monitor ")) >= {"scan", "run", "context", "compact", "doctor", "demo", "judge-eval"}
+    assert set(completed("agent-monitor ")) >= {"scan", "run", "doctor", "demo", "sessions"}
     assert completed("agent-monitor sc") == ["scan"]
     assert completed("agent-monitor scan --exp") == ["--explain"]
 

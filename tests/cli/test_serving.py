@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from monitor.cli.serving import in_time
+from monitor.cli.commands.proxy import in_time
 from monitor.proxy import KeyNames, Proxy, digest_of
 from monitor.shared import SQLiteBudgets
 from monitor.testing import LocalOpenAI

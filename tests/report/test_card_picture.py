@@ -50,9 +50,10 @@ def test_the_picture_says_what_looped_and_where_a_stop_would_have_come():
     (stuck,) = runs_of(run_of("look"))
     (fine,) = runs_of(run_of("fine", loop=False))
     told = words(drawn(card_of(replace(stuck, cost_usd=2.5, saved_usd=1.0), fine)))
-    assert told.startswith("1 of 2 runs looped It was look 5 times with the same arguments 7 steps, for $2.50")
+    assert told.startswith("1 of 2 runs looped It was look 7 times with the same arguments, step 1 to 7,")
+    assert "The run: 7 steps, for $2.50" in told
     assert "a stop would have come at step 5 of 7" in told
-    assert "≥ $2.50 in all ≥ $1.00 a stop would save" in told
+    assert "≥ $2.50 in all ≥ $1.00 avoidable" in told
 
 
 def test_the_band_of_the_loop_is_what_a_stop_would_have_saved():

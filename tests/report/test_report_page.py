@@ -83,8 +83,11 @@ def test_a_cost_of_nothing_is_known_and_an_unknown_cost_is_not_there():
 def test_the_page_opens_with_the_card():
     facts = json.loads(page_of(run_of("plain"), run_of("fine", loop=False)).split('{"facts":')[1].split(',"runs":')[0])
     assert facts["card"]["headline"] == "1 of 2 runs looped"
-    assert facts["card"]["about"] == ["It was plain 5 times with the same arguments", "7 steps, at an unknown cost"]
-    assert facts["card"]["stop"] == "A stop would have come at step 5 of 7."
+    assert facts["card"]["about"] == [
+        "It was plain 7 times with the same arguments, step 1 to 7, at an unknown cost",
+        "The run: 7 steps, at an unknown cost",
+    ]
+    assert facts["card"]["stop"] == "A stop at the fifth would have avoided 2 steps."
 
 
 def test_what_a_transcript_says_adds_no_tag_to_the_page():

@@ -22,10 +22,18 @@ from monitor._util.hashing import identity
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
 from monitor.cli.options.levels import FACTORS, SCALED, WEIGHED, Levels, as_toml, levels_of, names_of, threshold_above
-from monitor.cli.options.selection import LimitOption, OneJsonOption, SelectionOptions
-from monitor.cli.options.settings_options import SettingsOptions
+from monitor.cli.options.shared import (
+    LimitOption,
+    OneJsonOption,
+    SelectionOptions,
+    SettingsOptions,
+    argument,
+    flag,
+    option,
+)
 from monitor.cli.render import output, table
 from monitor.cli.render.files import check_out, write_out
+from monitor.cli.render.output import BAD_USE as BAD_INPUT
 from monitor.cli.render.scan_report import LABELLED_LOOP, NOT_COUNTED, Report
 from monitor.errors import ConfigError
 from monitor.transcripts.analysis.calibration import (
@@ -39,11 +47,10 @@ from monitor.transcripts.analysis.calibration import (
     usual_length,
 )
 from monitor.transcripts.analysis.recorded_steps import NO_STEPS
-from monitor.transcripts.analysis.survey import SurveyedRun
+from monitor.transcripts.analysis.survey import SurveyedRun, loop_of_run
 from monitor.transcripts.analysis.traces import ALL, TracedRun
 from monitor.view.status import count
 
-BAD_INPUT: Final = 2
 SHOWN: Final = 10
 """How many runs that look like loops are listed, unless the user looks at them."""
 DROPPED: Final = "dropped"
@@ -190,7 +197,7 @@ def above(runs: Sequence[TracedRun], at: float) -> int:
 
 
 def _why(run: TracedRun) -> str:
-    return run.detection.message if run.detection else ""
+    return loop_of_run(run)
 
 
 def _reasons(left_out: Mapping[str, int]) -> list[str]:
@@ -201,19 +208,15 @@ def _reasons(left_out: Mapping[str, int]) -> list[str]:
 class CalibrateOptions:
     """The promise, and the runs that it is made of."""
 
-    at_most: Annotated[
-        str, typer.Option("--at-most", metavar="SHARE", help="Of good runs at most so many are stopped: 5% or 0.05.")
-    ] = "5%"
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the settings to this file (TOML).")
-    ] = None
+    at_most: Annotated[str, option("SHARE", "Of good runs at most so many are stopped: 5% or 0.05.")] = "5%"
+    out: Annotated[Path | None, option("FILE", "Write the settings to this file (TOML).", "--out", "-o")] = None
     loops: Annotated[
         Loops | None,
-        typer.Option("--loops", help="Runs that look like loops: keep them as good, drop them, or look at them."),
+        option("WHAT", "Runs that look like loops: keep them as good, drop them, or look at them."),
     ] = None
-    finished: Annotated[
-        bool, typer.Option("--finished", help="Only runs that ended by themselves, as their recordings say.")
-    ] = False
+    finished: Annotated[bool, flag("--finished", "Only runs that ended by themselves, as their recordings say.")] = (
+        False
+    )
 
     @property
     def share(self) -> float:
@@ -231,7 +234,7 @@ class CalibrateOptions:
 def calibrate(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUNS...]", help="Good runs: files, folders, archives. Without any, the known places."),
+        argument("RUNS", "Good runs: files, folders, archives. Without any, the known places."),
     ] = None,
     *,
     options: CalibrateOptions,
@@ -242,7 +245,6 @@ def calibrate(
 ) -> None:
     """Fit the limits to your own good runs, with a promise: at most 5% of such runs are stopped.
 
-    \b
     Each run is watched with eight settings, from strict to lenient, and the
     highest evidence of it is measured between them. The line is the strictest
     one of which the promise can be made (split conformal prediction). Runs with
@@ -251,16 +253,14 @@ def calibrate(
     on the number of turns alone. Runs that look like loops are shown, and a
     line that lets them pass is refused. Equal runs count once.
 
-    \b
     Examples:
       agent-monitor calibrate --finished -o agent-monitor.toml
       agent-monitor calibrate ~/.claude/projects --at-most 2%
       agent-monitor calibrate labelled.jsonl.gz --json
 
-    \b
     Exit code: 0; 2 if there are too few runs for the promise, if the line lies
     among loops or above all settings, or if a file or a line could not be read.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     console, complaints = output.stdout(), output.stderr()
     share, out, loops = options.share, options.out, options.loops
     if out is not None:
@@ -275,7 +275,7 @@ def calibrate(
         if isinstance(run, TracedRun):
             runs.add(run, finished=options.finished)
 
-    with inputs_of(paths, complaints, wanted) as inputs:
+    with inputs_of(paths, wanted) as inputs:
         report.bad += inputs.missing
         reading = InputReader(SurveySettings.of(base, watcher), complaints, inputs, wanted)
         reading.read_all(report, add, limit=limit, partly=False)

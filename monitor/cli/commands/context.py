@@ -1,4 +1,4 @@
-"""`agent-monitor context`: a recorded conversation as a model would be shown it."""
+"""`agent-monitor sessions context`: a recorded conversation as a model would be shown it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from monitor.adapters.provider_forms import to_form
 from monitor.cli.inputs.conversation import Conversation, read_conversation, tokens_by_source
-from monitor.cli.options.selection import OneJsonOption
+from monitor.cli.options.shared import OneJsonOption, argument, option
 from monitor.cli.render import output, table
 from monitor.context import (
     ClipResults,
@@ -116,52 +116,40 @@ class _ContextReport:
 
 
 def context(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="The conversation: JSON or JSON lines, plain or gzipped; - is stdin.")
-    ],
+    file: Annotated[str, argument("FILE", "The conversation: JSON or JSON lines, plain or gzipped; - is stdin.")],
     *,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="NAME", help="For this model: its form, its window. google:gemini-2.5-flash"),
+        option("NAME", "For this model: its form, its window. google:gemini-2.5-flash"),
     ] = None,
-    window: Annotated[
-        int | None, typer.Option("--window", min=1, metavar="N", help="The window in tokens, if you know it better.")
-    ] = None,
+    window: Annotated[int | None, option("N", "The window in tokens, if you know it better.", min=1)] = None,
     form: Annotated[
         str | None,
-        typer.Option(
-            "--form", metavar="FORM", help=f"The form of the file, if it is not recognised: {', '.join(FORMS)}."
-        ),
+        option("FORM", f"The form of the file, if it is not recognised: {', '.join(FORMS)}."),
     ] = None,
-    run: Annotated[
-        str | None, typer.Option("--run", metavar="ID", help="Of a transcript with several runs, this one.")
-    ] = None,
+    run: Annotated[str | None, option("ID", "Of a transcript with several runs, this one.")] = None,
     as_json: OneJsonOption = False,
 ) -> None:
     """Show a recorded conversation as a model would see it: tokens by source, whether it fits, its
     problems, and what each reduction would save.
 
-    \b
     FILE holds messages of OpenAI (chat or responses), Anthropic or Gemini, or a
     whole request with its instructions and tools, as JSON; or JSON lines of one
     message each, of a provider or as monitor.messages.message_codec writes them.
     A transcript of an agent (Claude Code, Codex, ...) is read as its history.
 
-    \b
     Examples:
-      agent-monitor context request.json
-      agent-monitor context chat.json --model google:gemini-2.5-flash
-      agent-monitor context history.jsonl.gz --form anthropic --window 200000
-      tail -n 1 requests.jsonl | agent-monitor context - --json
+      agent-monitor sessions context request.json
+      agent-monitor sessions context chat.json --model google:gemini-2.5-flash
+      agent-monitor sessions context history.jsonl.gz --form anthropic
+      tail -n 1 requests.jsonl | agent-monitor sessions context - --json
 
-    \b
     Tokens are estimated, without a tokenizer; 19 of 20 estimates lie in
     the range. No model is asked and nothing leaves the machine.
 
-    \b
     Exit code: 0 it can be sent as it stands; 1 it needs a repair, breaks a rule
     of its form, or does not fit; 2 the file cannot be read.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     console = output.stdout()
     looked = _look(*read_conversation(file, form, run), model, window)
     if as_json:

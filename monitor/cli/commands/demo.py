@@ -17,6 +17,7 @@ from rich.text import Text
 
 import monitor
 from monitor.cli.inputs.demo_runs import DemoRun, demo_runs
+from monitor.cli.options.shared import flag, option
 from monitor.cli.render import output, table
 from monitor.errors import ConfigError, MissingExtra, TerminateReason
 from monitor.view.status import count, ms, style, why
@@ -36,14 +37,12 @@ PROMPT = "Explain in about 200 words why an agent that calls tools can get stuck
 
 
 def demo(
-    fast: Annotated[
-        bool, typer.Option("--fast", help="Stream without a readable pace: one millisecond between events.")
-    ] = False,
+    fast: Annotated[bool, flag("--fast", "Stream without a readable pace: one millisecond between events.")] = False,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Ask this Gemini model instead. Needs GEMINI_API_KEY in the environment."),
+        option("NAME", "Ask this Gemini model instead. Needs GEMINI_API_KEY in the environment."),
     ] = None,
-    prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="What to ask it. Only with --model.")] = None,
+    prompt: Annotated[str | None, option("TEXT", "What to ask it. Only with --model.")] = None,
 ) -> None:
     """Show three recorded runs, stopped while they are being written. No key, no network.
 
@@ -53,15 +52,14 @@ def demo(
     A server on this machine plays them in Gemini's wire form, the real google-genai SDK reads them,
     and agent-monitor watches it.
 
-    \b
     Examples:
       agent-monitor demo
       agent-monitor demo --fast
-      GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash --prompt "Tell me a story."
+      agent-monitor demo --model gemini-2.5-flash --prompt "Tell me a story."
 
     Exit code: 0; 1 if the model that was asked failed; 2 if an argument, the key or a package is
     missing.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     console = output.stdout()
     if model is not None:
         _ask(console, model, prompt or PROMPT)

@@ -19,8 +19,7 @@ from rich.text import Text
 
 import monitor
 from monitor.chunks import ToolResult
-from monitor.cli.options.selection import OneJsonOption
-from monitor.cli.options.settings_options import SettingsOptions, described
+from monitor.cli.options.shared import OneJsonOption, SettingsOptions, described
 from monitor.cli.render import output, table
 from monitor.cli.render.scan_report import RUNG_STYLES
 from monitor.policy import Policy, StopAtFirstLoop
@@ -57,22 +56,20 @@ def doctor(*, as_json: OneJsonOption = False, settings: SettingsOptions) -> None
     """Feed your settings a loop of each kind, and healthy work, and say what is seen, how soon, and
     what follows.
 
-    \b
     Examples:
       agent-monitor doctor
       agent-monitor doctor --policy ladder
       agent-monitor doctor --detectors tool-call-repetition,content-repetition
-      agent-monitor doctor --set ToolCallRepetition.loop_at=20 --set tools.deploy.polling=true
+      agent-monitor doctor --set ToolCallRepetition.loop_at=20 \\
+        --set tools.deploy.polling=true
       agent-monitor doctor --json --config agent-monitor.toml
 
-    \b
     No model is asked and nothing leaves the machine: the runs are made here, and
     are always the same. Each tool that the settings name gets its own loop.
 
-    \b
     Exit code: 0 every loop is seen and no healthy run is taken for a loop;
     1 otherwise; 2 a setting is invalid.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     console = output.stdout()
     chosen = settings.read()
     decides = chosen.policy() or StopAtFirstLoop()

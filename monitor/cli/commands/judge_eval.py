@@ -1,5 +1,5 @@
-"""`agent-monitor judge-eval`: whether a judge agrees with the labels of recorded runs, and whether
-its confidence is reliable.
+"""`agent-monitor calibrate judge-eval`: whether a judge agrees with the labels of recorded runs,
+and whether its confidence is reliable.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from monitor.cli.inputs.judge_options import CacheOption, ConfirmOption
 from monitor.cli.inputs.offline_judge import OfflineJudge, offline_judge
 from monitor.cli.inputs.survey_workers import strange, why_missing
 from monitor.cli.inputs.transcripts import complaints_of
-from monitor.cli.options.selection import OneJsonOption
+from monitor.cli.options.shared import CacheOption, ConfirmOption, JudgeOptions, OneJsonOption, argument, option
 from monitor.cli.render import output, table
 from monitor.errors import AdapterError, MissingExtra
 from monitor.transcripts import ReadReport, RecordedRun, runs
@@ -89,18 +88,16 @@ class Evaluation:
 def judge_eval(
     corpus: Annotated[
         list[str],
-        typer.Argument(metavar="CORPUS...", help="Recorded runs with labels: files, folders, patterns, archives."),
+        argument("CORPUS", "Recorded runs with labels: files, folders, patterns, archives."),
     ],
     *,
     judge: Annotated[
         str,
-        typer.Option(
-            "--judge", metavar="MODEL", help="The model to ask: google:NAME, openai:NAME, ..., or replay:FILE."
-        ),
+        option("MODEL", "The model to ask: google:NAME, openai:NAME, ..., or replay:FILE."),
     ],
     confirm: ConfirmOption = None,
     cache: CacheOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N questions.")] = None,
+    limit: Annotated[int | None, option("N", "Stop after N questions.", min=1)] = None,
     as_json: OneJsonOption = False,
 ) -> None:
     """Ask a judge about labelled runs, and compare.
@@ -108,20 +105,18 @@ def judge_eval(
     The judge is asked once about each run: at the fifth repetition of its labelled loop (or
     the third), else at its end. Loops within one message are left out.
 
-    \b
     Examples:
-      GEMINI_API_KEY=... agent-monitor judge-eval --judge google:gemini-2.5-flash runs.jsonl.gz
-      agent-monitor judge-eval --judge google:gemini-2.5-flash --limit 50 --json runs.jsonl.gz
+      agent-monitor calibrate judge-eval runs.jsonl --judge replay:FILE
+      agent-monitor calibrate judge-eval --judge google:gemini-2.5-flash \\
+        --limit 50 --json runs.jsonl.gz
 
-    \b
     Answers are kept on disk, so asking again costs nothing, and needs no key.
 
-    \b
     Exit code: 0; 1 no verdict was given; 2 a file or a line could not be read (the rest
     is still reported), or there are no labels.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     console, complaints = output.stdout(), output.stderr()
-    with offline_judge(judge, confirm, cache) as asker:
+    with offline_judge(JudgeOptions(judge=judge, judge_confirm=confirm, judge_cache=cache)) as asker:
         found = Evaluation()
         for run in _runs(corpus, found, complaints):
             if limit is not None and asker.questions >= limit:

@@ -1,4 +1,4 @@
-"""`agent-monitor replay`: show a stored run again, as it was, or as other parts would judge it."""
+"""`agent-monitor sessions replay`: a stored run, as it was or as other parts would judge it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ import typer
 from rich.text import Text
 
 from monitor.cli.foreground import exit_code
-from monitor.cli.options.run_arguments import RunArguments, arguments_in
-from monitor.cli.options.run_options import (
+from monitor.cli.options.run_arguments import (
+    SHOWN,
     NoDetectorsOption,
+    RunArguments,
     VerboseOption,
+    arguments_in,
     limit_option,
     refuse_detectors_without,
     shown_option,
 )
 from monitor.cli.options.session_file import FolderOption, SessionArgument, opened_reader
-from monitor.cli.options.settings_options import DetectorsOption, SetOption, setting_option, settings_of
+from monitor.cli.options.shared import DetectorsOption, SetOption, flag, option, setting_option, settings_of
 from monitor.cli.options.supervisor_arguments import limits_of
 from monitor.cli.render import output
 from monitor.cli.render.screen import EventFeed, JsonScreen, RunHeading, TerminalScreen
@@ -44,25 +46,17 @@ class ReplayOptions:
     no_detectors: NoDetectorsOption = False
     policy: Annotated[
         str | None,
-        setting_option(
-            "--policy",
-            metavar="NAME",
-            help="What follows from a loop: ladder, stop, or observe, which shows all that is found.",
-        ),
+        setting_option("NAME", "What follows from a loop: ladder, stop, or observe, which shows all that is found."),
     ] = None
     settings: SetOption = None
     config: Annotated[
         Path | None,
-        setting_option("--config", metavar="FILE", help="Settings (TOML) in the place of those of the run."),
+        setting_option("FILE", "Settings (TOML) in the place of those of the run."),
     ] = None
-    max_turns: Annotated[str | None, limit_option("--max-turns", metavar="N|off", help="Turns.")] = None
-    timeout: Annotated[str | None, limit_option("--timeout", metavar="SECONDS|off", help="For the whole run.")] = None
-    idle_timeout: Annotated[
-        str | None, limit_option("--idle-timeout", metavar="SECONDS|off", help="How long the model may send nothing.")
-    ] = None
-    max_tool_calls: Annotated[int | None, limit_option("--max-tool-calls", metavar="N", min=1, help="Tool calls.")] = (
-        None
-    )
+    max_turns: Annotated[str | None, limit_option("N|off", "Turns.")] = None
+    timeout: Annotated[str | None, limit_option("SECONDS|off", "For the whole run.")] = None
+    idle_timeout: Annotated[str | None, limit_option("SECONDS|off", "How long the model may send nothing.")] = None
+    max_tool_calls: Annotated[int | None, limit_option("N", "Tool calls.", min=1)] = None
 
     def parts(self, arguments: RunArguments | None) -> dict[str, Any]:
         """The parts that replace those of the run, as `replay_of` takes them. `arguments`: those of
@@ -85,18 +79,18 @@ class ReplayOptions:
 def replay(
     session: SessionArgument,
     *,
-    run: Annotated[
-        str | None, typer.Option("--run", metavar="ID", help="Another run than the newest; sessions show lists them.")
-    ] = None,
+    run: Annotated[str | None, option("ID", "Another run than the newest; sessions show lists them.")] = None,
     speed: Annotated[
         float | None,
-        shown_option("--speed", metavar="N", help="1: as fast as it was; 10: ten times. Otherwise at once."),
+        shown_option("N", "1: as fast as it was; 10: ten times. Otherwise at once."),
     ] = None,
-    events: Annotated[bool, shown_option("--events", help="One line for each event, with its second.")] = False,
+    events: Annotated[bool, flag("--events", panel=SHOWN, said="One line for each event, with its second.")] = False,
     as_json: Annotated[
         bool,
-        shown_option(
-            "--json", help="JSON lines: first what kind of replay it is, then one event each; the last is the outcome."
+        flag(
+            "--json",
+            panel=SHOWN,
+            said="JSON lines: first what kind of replay it is, then one event each; the last is the outcome.",
         ),
     ] = False,
     verbose: VerboseOption = False,
@@ -111,23 +105,21 @@ def replay(
     limits, it shows what they would have said. It ends where the run would have gone
     another way.
 
-    \b
     Examples:
-      agent-monitor replay tidy
-      agent-monitor replay tidy --speed 2
-      agent-monitor replay tidy --events
-      agent-monitor replay tidy --set ToolCallRepetition.loop_at=3 --policy observe
-      agent-monitor replay tidy --max-turns 10
+      agent-monitor sessions replay tidy
+      agent-monitor sessions replay tidy --speed 2
+      agent-monitor sessions replay tidy --events
+      agent-monitor sessions replay tidy --policy observe \\
+        --set ToolCallRepetition.loop_at=3
+      agent-monitor sessions replay tidy --max-turns 10
 
-    \b
     agent-monitor run --session stores all that is needed. A program opens its session
     with SQLiteSession(path, chunks=True). Without stored chunks the stored events are
     shown, and other parts read each turn as one piece; a line says so.
 
-    \b
     Exit code: that of the run as it is shown, as of agent-monitor run; 0 if its
     process died before it ended.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     if speed is not None and not 0 < speed < float("inf"):
         raise ConfigError(f"--speed {speed:g}: give a number above 0")
     if events and as_json:
@@ -196,7 +188,7 @@ def _print_run(
     named = arguments or RunArguments(folder="")
     outputs = [one.partition(":")[0].strip() for one in named.outputs]
     task = str(replayed.run.data.get(TASK, ""))
-    screen.begin(RunHeading(f"agent-monitor replay {session}", named.model, (), outputs, task))
+    screen.begin(RunHeading(f"agent-monitor sessions replay {session}", named.model, (), outputs, task))
     began = False
     for envelope in events:
         if isinstance(envelope.event, RunStarted):
@@ -217,7 +209,7 @@ def _print_remarks(replayed: Replay, *, changed: bool) -> None:
     if replayed.departed is not None:
         remarks.append(f"the rest of the record is not shown: {replayed.departed}")
     elif replayed.outcome is None:
-        remarks.append("the process of the run died here; agent-monitor resume goes on with it")
+        remarks.append("the process of the run died here; agent-monitor sessions resume goes on with it")
     if replayed.exact and not changed and not replayed.as_stored:
         remarks.append(OTHER_VERSION)
     for remark in remarks:

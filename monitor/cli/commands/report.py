@@ -10,27 +10,32 @@ import typer
 
 from monitor.cli.inputs.survey_workers import SurveySettings
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.selection import CardOption, CardTaskOption, LimitOption, SelectionOptions, TranscriptsArgument
-from monitor.cli.options.settings_options import SettingsOptions
+from monitor.cli.options.shared import (
+    CardOption,
+    CardTaskOption,
+    LimitOption,
+    SelectionOptions,
+    SettingsOptions,
+    TranscriptsArgument,
+    flag,
+    option,
+)
 from monitor.cli.render import output
 from monitor.cli.render.files import check_card, check_out, write_card, write_out
+from monitor.cli.render.output import BAD_USE as BAD_INPUT
 from monitor.cli.render.scan_report import Report
 from monitor.report import ReportPage, StoryWatcher
 from monitor.transcripts.analysis.survey import SurveyedRun
 from monitor.view.status import count
 
-BAD_INPUT = 2
-
 
 def report(
     paths: TranscriptsArgument = None,
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = Path(
-        "agent-runs.html"
-    ),
-    title: Annotated[str, typer.Option(metavar="TEXT", help="What stands above the page.")] = "Agent runs",
+    out: Annotated[Path, option("FILE", "The page to write.", "--out", "-o")] = Path("agent-runs.html"),
+    title: Annotated[str, option("TEXT", "What stands above the page.")] = "Agent runs",
     no_text: Annotated[
-        bool, typer.Option("--no-text", help="Leave the words of the transcripts out: numbers and names only.")
+        bool, flag("--no-text", "Leave the words of the transcripts out: numbers and names only.")
     ] = False,
     card: CardOption = None,
     card_task: CardTaskOption = False,
@@ -40,21 +45,18 @@ def report(
 ) -> None:
     """Write recorded runs as one HTML page: what ran, what looped, where, and what it cost.
 
-    \b
     The page is one file. It loads nothing and sends nothing, and a browser opens
     it from the disk. It holds pieces of the transcripts: share it as you would
     share them, or leave their words out with --no-text.
 
-    \b
     Examples:
       agent-monitor report -o page.html
       agent-monitor report --since 30d --project webshop -o webshop.html
       agent-monitor report runs.jsonl.gz logs/ --no-text -o numbers.html
 
-    \b
     Exit code: 0 the page was written; 2 it could not be written, or there was
     nothing to show. 2 also if a file or a line could not be read; it says so.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     console, complaints = output.stdout(), output.stderr()
     check_out(out, "--out")
     check_card(card)
@@ -65,7 +67,7 @@ def report(
         found.add(run, listed=False)
         page.add(run)
 
-    with inputs_of(paths, complaints, wanted) as inputs:
+    with inputs_of(paths, wanted) as inputs:
         found.bad += inputs.missing
         reading = InputReader(given, complaints, inputs, wanted)
         reading.read_all(found, add, limit=limit)

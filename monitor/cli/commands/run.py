@@ -1,19 +1,34 @@
-"""`agent-monitor run`: drive a whole run from the shell."""
+"""`agent-monitor run`, and `sessions resume`: drive a run from the shell, or go on with one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
 import monitor
+from monitor.adapters.replay_model import ReplayModel
 from monitor.cli.foreground import can_type, drive, log_of
-from monitor.cli.options import run_arguments
-from monitor.cli.options.run_arguments import as_node
-from monitor.cli.options.run_options import RunCommandOptions, ShownOptions
-from monitor.cli.options.session_file import session_to_write
+from monitor.cli.options.run_arguments import (
+    SAMPLE_TASK,
+    BaseUrlOption,
+    RunCommandOptions,
+    ShownOptions,
+    arguments_in,
+    as_node,
+)
+from monitor.cli.options.session_file import FolderOption, SessionArgument, opened_reader, session_to_write
+from monitor.cli.options.shared import option
 from monitor.cli.options.supervisor_arguments import approver, task_of
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.screen import EventFeed, RunHeading, screen_of
-from monitor.errors import ConfigError
-from monitor.sessions import RunStage, SessionStore
+from monitor.errors import ConfigError, TerminateReason
+from monitor.events import TurnEnded
+from monitor.models import Model
+from monitor.runs.record.recorder import TASK
+from monitor.sessions import RunRecord, RunStage, SessionStore
 from monitor.sessions.closed_runs import MAIN
+from monitor.sessions.postgres.postgres_reader import without_password
 from monitor.tools import PendingApprovals
 
 
@@ -23,7 +38,6 @@ def run(options: RunCommandOptions, shown: ShownOptions) -> None:
     The model works alone: it calls the tools you give it, emits each output, and is reminded
     of missing outputs if it stops too early.
 
-    \b
     Examples:
       agent-monitor run --demo
       agent-monitor run "Why is the sky blue?" --model google:gemini-2.5-flash
@@ -34,25 +48,20 @@ def run(options: RunCommandOptions, shown: ShownOptions) -> None:
       git diff | agent-monitor run - --instructions "Review this change." \\
         --model google:gemini-2.5-flash --output 'issues:list\\[str]' --json
 
-    \b
     With --json, stdout is JSON lines: events as they come, each with its "type";
     the last one is "run_terminated" and holds the "outcome". With --verbose the
     pieces of the answer are among them.
 
-    \b
     With --session, the run survives its process: what it said and did is stored
-    step by step, and agent-monitor resume NAME goes on with it.
+    step by step, and agent-monitor sessions resume NAME goes on with it.
 
-    \b
     On a terminal, what you type goes to the model: Enter sends it, and it is read
     before the next model call. Tab changes that to now (the answer that is being
-    written ends) or later (where the run would end). agent-monitor tell NAME does
+    written ends) or later (where the run would end). agent-monitor sessions tell NAME does
     the same from elsewhere.
 
-    \b
     Ctrl-C ends the run and closes its connection; a second one leaves at once.
 
-    \b
     Exit code:
       0    the goal was reached
       1    the model ended the run with failure
@@ -62,11 +71,11 @@ def run(options: RunCommandOptions, shown: ShownOptions) -> None:
       5    outputs are missing: the model stopped without them
       6    the model call failed, was blocked or was cut off
       7    another part crashed: a detector, a condition
-      8    it waits for an approval: agent-monitor resume asks for it
+      8    it waits for an approval: agent-monitor sessions resume asks for it
       130  Ctrl-C (143: SIGTERM; 141: nobody reads what is printed)
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     demo, session = options.demo, options.session
-    task = options.task or (run_arguments.TASK if demo else None)
+    task = options.task or (SAMPLE_TASK if demo else None)
     said = None if task == STDIN else task_of(task)
     arguments = options.arguments()
     store = session_to_write(session) if session is not None else None
@@ -99,4 +108,102 @@ def outputs_in(supervisor: monitor.Supervisor) -> list[str]:
 async def _check_over(session: SessionStore, name: str | None) -> None:
     """Raises `ConfigError` if a run of the session has not ended."""
     if any(one.purpose == MAIN and one.state is not RunStage.ENDED for one in await session.runs()):
-        raise ConfigError(f"a run of the session {name} has not ended: agent-monitor resume {name} goes on with it")
+        raise ConfigError(
+            f"a run of the session {name} has not ended: agent-monitor sessions resume {name} goes on with it"
+        )
+
+
+# --------------------------------------------------------------------------------------------------
+# `agent-monitor sessions resume`: go on with a run that is stored in a session.
+
+_OVER = frozenset({TerminateReason.GOAL.value, TerminateReason.STREAM_ENDED.value, TerminateReason.TERMINATED.value})
+"""Ends after which there is nothing to go on with."""
+
+
+def resume(
+    session: SessionArgument,
+    *,
+    model: Annotated[
+        str | None,
+        option("NAME", "Another model than before; see agent-monitor run --help."),
+    ] = None,
+    base_url: BaseUrlOption = None,
+    folder: FolderOption = None,
+    shown: ShownOptions,
+) -> None:
+    """Go on with a run that agent-monitor run --session has stored.
+
+    Its process may have died, it may wait for an approval, or Ctrl-C, a limit, a loop
+    or an error may have ended it. The model, the tools and all options are as they
+    were, and limits count anew.
+
+    What about calls that were being made?
+      a call that was not begun is made now;
+      a call that had begun may have had its effect: the model reads that this is
+      unknown, unless the tool says that a second call does no harm;
+      a call that waits for an approval is asked for on this terminal.
+
+    Examples:
+      agent-monitor run "Tidy up the tests" --model google:gemini-2.5-flash \\
+        --workspace . --session tidy
+      agent-monitor sessions resume tidy
+      agent-monitor sessions resume tidy --model openai:gpt-5.2
+
+    What is printed, Ctrl-C and the exit codes are as those of agent-monitor run.
+    Without a terminal, a call that needs an approval goes on waiting: exit code 8.
+    A session that another process is writing is refused, and stays as it is.
+    """
+    stored = session_to_write(session, create=False, folder=folder)
+    with opened_reader(session, folder) as there:
+        record, arguments = _to_go_on(there.runs(), session), arguments_in(there)
+        ended = [one.event.turn for one in there.events(record.id) if isinstance(one.event, TurnEnded)]
+        turns = sum(turn.model_error is None for turn in ended)
+    if arguments is None:
+        raise ConfigError(
+            f"the run of {session} was begun by a program, which has its tools: there, supervisor.resume(session)"
+            " goes on with it"
+        )
+    arguments.go_there()
+    if model is not None or base_url is not None:
+        arguments = replace(arguments, model=model or arguments.model, base_url=base_url, demo=False)
+    screen = screen_of(
+        as_json=shown.as_json, verbose=shown.verbose, price=arguments.priced, session=session, types=can_type()
+    )
+    feed = EventFeed(screen)
+    with log_of(shown.log) as sinks:
+        made, close = arguments.made_model()
+        if model is None:
+            _skip(made, turns)
+        supervisor = arguments.supervisor(made, approver=approver() or PendingApprovals(), sinks=[feed, *sinks])
+
+        async def begin(store: SessionStore | None) -> monitor.Run:
+            screen.begin(_heading(session, record, supervisor))
+            return await supervisor.resume_stream(store, run=record.id)
+
+        drive(begin, stored, feed, close)
+
+
+def _heading(session: str, record: RunRecord, supervisor: monitor.Supervisor) -> RunHeading:
+    command = f"agent-monitor sessions resume {without_password(session)}"
+    task = str(record.data.get(TASK, ""))
+    return RunHeading(command, supervisor.model.name, [*supervisor.tools], outputs_in(supervisor), task)
+
+
+def _to_go_on(runs: Sequence[RunRecord], session: str) -> RunRecord:
+    """The newest run, if there is anything left to do in it. Raises `ConfigError` otherwise."""
+    of_user = [run for run in runs if run.purpose == MAIN]
+    if not of_user:
+        raise ConfigError(f"the session {session} has no run")
+    newest = of_user[-1]
+    if newest.state is RunStage.ENDED and (newest.data.get("ok") or newest.data.get("reason") in _OVER):
+        raise ConfigError(
+            f"the last run of {session} is over ({newest.data.get('reason')}: {newest.data.get('detail')});"
+            f' agent-monitor run "..." --session {session} goes on with the conversation'
+        )
+    return newest
+
+
+def _skip(model: Model, turns: int) -> None:
+    """A recorded model goes on behind the turns that it has had."""
+    if isinstance(model, ReplayModel):
+        model.calls = turns

@@ -9,20 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 
 from monitor.cli.inputs.cache_folder import cache_folder
-from monitor.cli.inputs.judge_options import JudgeOptions
-from monitor.cli.inputs.scan_cache import ScanCache
-from monitor.cli.inputs.survey_workers import SurveySettings
+from monitor.cli.inputs.survey_workers import ScanCache, SurveySettings, judge_of
 from monitor.cli.inputs.transcripts import InputReader, RunSelection, inputs_of
-from monitor.cli.options.selection import CardOption, CardTaskOption, LimitOption, SelectionOptions, TranscriptsArgument
-from monitor.cli.options.settings_options import SettingsOptions
+from monitor.cli.options.shared import (
+    CardOption,
+    CardTaskOption,
+    JudgeOptions,
+    LimitOption,
+    SelectionOptions,
+    SettingsOptions,
+    TranscriptsArgument,
+    flag,
+    option,
+)
 from monitor.cli.render import output
 from monitor.cli.render.files import check_card, rows_to, write_card
 from monitor.cli.render.output import STDIN
-from monitor.cli.render.scan_report import Report, run_as_json, show, summary_as_json
+from monitor.cli.render.scan_report import RUN, Report, run_as_json, show, summary_as_json
 from monitor.cli.render.scan_report import explain as explain_run
 from monitor.policy import StopAtFirstLoop
 from monitor.transcripts.analysis.survey import SurveyedRun
@@ -37,16 +43,10 @@ LOOPS_FOUND, BAD_INPUT = 1, 2
 class ScanOptions:
     """How the runs are shown, and where."""
 
-    csv: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a row for each run to this file; - is stdout.")
-    ] = None
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say everything that was seen, and what the policy did.")
-    ] = False
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines: one object a run, then one summary.")] = (
-        False
-    )
-    every: Annotated[bool, typer.Option("--all", help="List the runs without a loop too.")] = False
+    csv: Annotated[str | None, option("FILE", "Write a row for each run to this file; - is stdout.")] = None
+    explain: Annotated[bool, flag("--explain", "Say everything that was seen, and what the policy did.")] = False
+    as_json: Annotated[bool, flag("--json", "Print JSON lines: one object a run, then one summary.")] = False
+    every: Annotated[bool, flag("--all", "List the runs without a loop too.")] = False
     card: CardOption = None
     card_task: CardTaskOption = False
 
@@ -58,19 +58,17 @@ def scan(
     shown: ScanOptions,
     limit: LimitOption = None,
     cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Take the results of unchanged files from earlier scans.")
+        bool, flag("--cache/--no-cache", "Take the results of unchanged files from earlier scans.")
     ] = True,
     settings: SettingsOptions,
     judge: JudgeOptions,
 ) -> None:
     """Look for loops in recorded runs, with the same core that watches live ones.
 
-    \b
     Without a path it reads what the agents of this user have written: Claude Code,
     Codex, Gemini CLI, opencode, Copilot CLI and others. It knows some thirty formats,
     and each file by its content. It never changes a file, and sends nothing anywhere.
 
-    \b
     Examples:
       agent-monitor scan
       agent-monitor scan --since 7d --project webshop
@@ -80,26 +78,24 @@ def scan(
       agent-monitor scan --explain --policy ladder --limit 20 runs.jsonl
       agent-monitor scan --judge google:gemini-2.5-flash runs.jsonl
 
-    \b
     A recording cannot react to a warning: --policy ladder shows how many steps the
     policy would have taken, not what its warnings would have changed.
 
-    \b
-    Exit code: 0 no loop; 1 a loop was found; 2 a file or a line could not be
-    read (the rest is still reported), a file has no run, or a setting is invalid.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    Exit code: 0 no loop; 1 a loop was found; 2 none was found, and a file or a line
+    could not be read, a file has no run, or a setting is invalid.
+    """
     console, complaints = output.stdout(), output.stderr()
     with ExitStack() as stack:
         check_card(shown.card)
-        asker = stack.enter_context(judge.opened())
+        asker = stack.enter_context(judge_of(judge))
         chosen = settings.read()
         wanted = RunSelection.of(selection)
-        inputs = stack.enter_context(inputs_of(paths, complaints, wanted))
+        inputs = stack.enter_context(inputs_of(paths, wanted))
         given = SurveySettings.of(chosen, asker=asker)
         place = cache_folder("scans") / "results.db" if cache and asker is None else None
         known = stack.enter_context(ScanCache(place, given.settings))
         reading = InputReader(given, complaints, inputs, wanted, cache=known)
-        printer = _RunPrinter(console, shown, stack.enter_context(rows_to(shown.csv)))
+        printer = _RunPrinter(console, shown, stack.enter_context(rows_to(shown.csv, RUN)))
         report = Report(warns=not isinstance(chosen.policy() or StopAtFirstLoop(), StopAtFirstLoop), bad=inputs.missing)
         began = time.perf_counter()
         quiet = (shown.as_json or shown.explain) and console.is_terminal
@@ -108,7 +104,7 @@ def scan(
             asker.complain(complaints)
         write_card(shown.card, report.card, task=shown.card_task)
         printer.end(report, reading, asker, chosen.source, time.perf_counter() - began)
-        reading.leave(BAD_INPUT if report.incomplete else LOOPS_FOUND if report.loops else 0)
+        reading.leave(LOOPS_FOUND if report.loops else BAD_INPUT if report.incomplete else 0)
 
 
 @dataclass(slots=True)

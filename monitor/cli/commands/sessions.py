@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import count as count_from
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -15,35 +17,174 @@ import anyio
 import typer
 from rich.text import Text
 
-from monitor.cli.commands.session_copies import copy_it, fork_session, import_session, salvage_session
 from monitor.cli.options.session_file import (
     DatabaseOption,
     FolderOption,
-    JsonOption,
     SessionArgument,
     SessionsArgument,
+    found_file,
     found_place,
+    new_file,
     opened_reader,
+    session_file,
     session_name,
     short_name,
 )
+from monitor.cli.options.shared import JsonOption, argument, flag, option
 from monitor.cli.render import output, session_view
+from monitor.cli.render.output import STDIN
 from monitor.cli.render.session_view import listed, listed_in, size
 from monitor.errors import ConfigError, MonitorError, StoreError
 from monitor.sessions import (
     ACTIVE,
+    ENDING,
+    copy_session,
     default_folder,
     exported,
+    fork,
     found_in,
+    imported,
     remove,
     retain,
+    salvage,
     sessions_in,
     trim,
 )
-from monitor.sessions.postgres.postgres_reader import without_password
-from monitor.sessions.postgres.postgres_session import is_database, reader_at, sessions_at
+from monitor.sessions.postgres.postgres_reader import SessionsReader, without_password
+from monitor.sessions.postgres.postgres_session import is_database, parts_of, reader_at, sessions_at
 from monitor.sessions.tables.schema import SQLITE_FLOOR, STEPS, check_sqlite, has_reset_bug
 from monitor.view.status import count
+
+LOST: Final = 1
+
+
+def import_session(
+    file: Annotated[str, argument("FILE", "Lines that export has written; - is stdin.")],
+    *,
+    name: Annotated[str | None, option("NAME", "Name of the new session, otherwise its id.")] = None,
+    database: DatabaseOption = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a session from exported lines. Lines that were changed are refused."""
+    try:
+        text = sys.stdin.read() if file == STDIN else Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{file} cannot be read: {error}") from None
+    lines = text.split("\n")
+    place = f"{database}#{name or _id_of(lines)}" if database else new_file(name or _id_of(lines), folder)
+    imported(lines, place)
+    _made(as_json, "imported as", place)
+
+
+def _id_of(lines: Sequence[str]) -> str:
+    """The id in the first line. The other lines are checked when they are read."""
+    marker = '"id":"'
+    start = lines[0].find(marker) + len(marker)
+    id = lines[0][start : start + 32]
+    if len(id) != 32 or any(char not in "0123456789abcdef" for char in id):  # noqa: PLR2004 - digits of an id
+        raise StoreError("the first line is not that of an exported session; nothing was made")
+    return id
+
+
+def copy_it(
+    session: SessionArgument,
+    into: Annotated[str, argument("TO", f"A name, or a file that ends with {ENDING}.")],
+    *,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a session with its id, also one that is being written: a backup.
+
+    cp is no way to copy a session: what its owner has not yet put into the file is
+    missing then, and long texts stand beside the file.
+    """
+    source = found_place(session, folder)
+    into_file = into.endswith(ENDING) or ("/" in into and not is_database(into))
+    place = into if is_database(into) else session_file(into) if into_file else new_file(into, _beside(source, folder))
+    copy_session(source, place)
+    _made(as_json, "copied to", place)
+
+
+def fork_session(
+    session: SessionArgument,
+    *,
+    at: Annotated[str | None, option("NODE", "Go on from this node.")] = None,
+    name: Annotated[str | None, option("NAME", "Name of the copy, otherwise a number is added.")] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a session, also one that is being written. The copy gets its own id."""
+    source = found_place(session, folder)
+    node = None
+    if at is not None:
+        with reader_at(source) as found:
+            nodes = [one.id for one in found.nodes() if one.id.endswith(at) or one.id.startswith(at)]
+        if len(nodes) != 1:
+            raise ConfigError(f"{at!r} means {count(len(nodes), 'node')}; `sessions tree` shows them")
+        node = nodes[0]
+    place = _new_place(source, name, folder)
+    id = fork(source, place, at=node)
+    _made(as_json, "forked as", place, id=id)
+
+
+def salvage_session(
+    session: SessionArgument,
+    *,
+    name: Annotated[str | None, option("NAME", "Name of the new session, otherwise a number is added.")] = None,
+    folder: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Save what is readable of a damaged session into a new one, and say what is lost.
+
+    Exit code: 0 nothing is lost; 1 something is.
+    """
+    source = found_file(session, folder)
+    path = Path(_new_place(source, name, folder))
+    saved = salvage(source, path)
+    lost = [problem.what for problem in saved.lost]
+    gone = f"{len(lost):,} rows lost" if lost else "nothing is lost"
+    data = {"name": path.stem, "path": str(path), "id": saved.id, "nodes": saved.nodes, "lost": lost}
+    output.say(as_json, f"{count(saved.nodes, 'node')} saved as {path.stem}, {gone}", data)
+    if not as_json:
+        for problem in lost:
+            output.line(output.stdout(), f"  {problem}", "red")
+    if lost:
+        raise typer.Exit(LOST)
+
+
+def _beside(source: Path | str, folder: Path | None) -> Path | None:
+    """The folder of a new session that is made of `source`."""
+    return folder or (source.parent if isinstance(source, Path) else None)
+
+
+def _made(as_json: bool, how: str, place: Path | str, **data: Any) -> None:
+    """Say which session was made."""
+    shown = without_password(str(place))
+    said = shown if how == "copied to" or not isinstance(place, Path) else place.stem
+    output.say(as_json, f"{how} {said}", {"name": short_name(place), "path": shown, **data})
+
+
+def _new_place(source: Path | str, name: str | None, folder: Path | None) -> Path | str:
+    """The place of a session that is made of `source`. Without a `name`, a number is added to
+    its own.
+    """
+    if is_database(source):
+        where, own = parts_of(source)
+        if name:
+            return f"{where}#{name}"
+        names = (f"{own}-{number}" for number in count_from(2))
+        with SessionsReader(where) as there:
+            return f"{where}#{next(one for one in names if one not in there)}"
+    if name:
+        return new_file(name, _beside(source, folder))
+    near = Path(source)
+    files = (near.with_name(f"{near.stem}-{number}{ENDING}") for number in count_from(2))
+    return next(one for one in files if not one.exists())
+
+
+# --------------------------------------------------------------------------------------------------
+# `agent-monitor sessions`: look at stored sessions, check them, copy them, clean up.
 
 PROBLEMS: Final = 1
 DAY_S: Final = 86_400
@@ -60,7 +201,6 @@ sessions = typer.Typer(
 def about() -> None:
     """Look at stored sessions: list them, read them, check them, copy them, clean up.
 
-    \b
     Examples:
       agent-monitor sessions list
       agent-monitor sessions show 01a2
@@ -69,10 +209,9 @@ def about() -> None:
       agent-monitor sessions fork 01a2 --at 9f3c
       agent-monitor sessions rm --older-than 30 --dry-run
 
-    \b
     Only rm removes sessions, and only trim changes one. The others read them
     while their owner writes. SESSION is a name, an id, a part of either, or a file.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
 
 
 @sessions.command("list")
@@ -98,7 +237,7 @@ def list_sessions(
 
 @sessions.command()
 def find(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Upper and lower case are the same.")],
+    text: Annotated[str, argument("TEXT", "Upper and lower case are the same.")],
     *,
     database: DatabaseOption = None,
     folder: FolderOption = None,
@@ -122,7 +261,7 @@ def find(
         raise typer.Exit(PROBLEMS)
 
 
-BranchOption: TypeAlias = Annotated[str, typer.Option("--branch", metavar="NAME", help="Another branch.")]
+BranchOption: TypeAlias = Annotated[str, option("NAME", "Another branch.", "--branch")]
 
 
 @sessions.command()
@@ -161,7 +300,7 @@ def tree(session: SessionArgument, *, folder: FolderOption = None, as_json: Json
 def events(
     session: SessionArgument,
     *,
-    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="Events of this run alone.")] = None,
+    run: Annotated[str | None, option("ID", "Events of this run alone.")] = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -181,7 +320,7 @@ def events(
 def export_session(
     session: SessionArgument,
     *,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="A new file, otherwise stdout.")] = None,
+    out: Annotated[Path | None, option("FILE", "A new file, otherwise stdout.")] = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -215,11 +354,11 @@ def trim_session(
     *,
     erase: Annotated[
         list[str] | None,
-        typer.Option("--erase", metavar="TEXT", help="Put [erased] in its place. Pieces of answers go."),
+        option("TEXT", "Put [erased] in its place. Pieces of answers go."),
     ] = None,
     events_older_than: Annotated[
         float | None,
-        typer.Option("--events-older-than", metavar="DAYS", min=0, help="Remove events of runs that ended before."),
+        option("DAYS", "Remove events of runs that ended before.", min=0),
     ] = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
@@ -328,13 +467,9 @@ def _show_doctor(data: dict[str, Any]) -> None:
 def rm(
     given: SessionsArgument = None,
     *,
-    older_than: Annotated[
-        float | None, typer.Option("--older-than", min=0, metavar="DAYS", help="Sessions not written for this long.")
-    ] = None,
-    over: Annotated[
-        float | None, typer.Option("--over", min=0, metavar="MB", help="The oldest, until the others have this size.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed.")] = False,
+    older_than: Annotated[float | None, option("DAYS", "Sessions not written for this long.", min=0)] = None,
+    over: Annotated[float | None, option("MB", "The oldest, until the others have this size.", min=0)] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Say what would be removed.")] = False,
     folder: FolderOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,

@@ -13,12 +13,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from monitor.cli.inputs.judge_options import JudgeOptions
-from monitor.cli.inputs.survey_workers import strange
+from monitor.cli.inputs.survey_workers import judge_of, strange
 from monitor.cli.inputs.transcripts import duration_s
-from monitor.cli.options.settings_options import DetectorOptions
+from monitor.cli.options.shared import DetectorOptions, JudgeOptions, argument, flag, option
 from monitor.cli.render import output
-from monitor.cli.render.tool_counts import project_of
+from monitor.cli.render.scan_report import project_of
 from monitor.errors import ConfigError
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.following import Begun, Follower, Live, States
@@ -38,42 +37,37 @@ RECENT_S: Final = 600.0
 def watch(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE|DIR...]", help="Transcripts to follow. Without any, the known places."),
+        argument("FILE|DIR", "Transcripts to follow. Without any, the known places."),
     ] = None,
     *,
-    bell: Annotated[bool, typer.Option("--bell", help="Ring the terminal's bell when a loop begins.")] = False,
-    until_loop: Annotated[bool, typer.Option("--until-loop", help="End with the first loop that begins.")] = False,
-    last: Annotated[str | None, typer.Option("--for", metavar="TIME", help="End after 30s, 10m, 8h.")] = None,
-    interval: Annotated[
-        float, typer.Option(min=0.05, metavar="SECONDS", help="How often the files are looked at.")
-    ] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each loop.")] = False,
+    bell: Annotated[bool, flag("--bell", "Ring the terminal's bell when a loop begins.")] = False,
+    until_loop: Annotated[bool, flag("--until-loop", "End with the first loop that begins.")] = False,
+    last: Annotated[str | None, option("TIME", "End after 30s, 10m, 8h.", "--for")] = None,
+    interval: Annotated[float, option("SECONDS", "How often the files are looked at.", min=0.05)] = 1.0,
+    as_json: Annotated[bool, flag("--json", "Print a JSON object for each loop.")] = False,
     judge: JudgeOptions,
     settings: DetectorOptions,
 ) -> None:
     """Follow sessions that are being written, and say when a loop begins.
 
-    \b
     It only reads. What stops an agent is a hook (agent-monitor hook), or a guard
     in the program itself.
 
-    \b
     Examples:
       agent-monitor watch --bell
       agent-monitor watch ~/.claude/projects --until-loop
       agent-monitor watch session.jsonl --for 30m --json
       agent-monitor watch --judge google:gemini-2.5-flash-lite
 
-    \b
     Exit code: 0 the time of --for is over and no loop began; 1 a loop began;
     2 there is nothing to follow, or a named file is no transcript; 130 Ctrl-C.
-    """  # noqa: D301 - \b keeps the lines of an example apart
+    """
     console, complaints = output.stdout(), output.stderr()
     chosen = settings.read()
     for_s = None if last is None else duration_s(last, "--for")
     named, folders = _given(paths)
     loops, until = 0, None if for_s is None else time.monotonic() + for_s
-    with judge.opened() as asker:
+    with judge_of(judge) as asker:
         asked = None if asker is None else asker.judge
         live = Live(
             lambda: _listed(named, folders),

@@ -9,8 +9,7 @@ import json
 import os
 import sys
 
-from monitor.cli.hooks.found_settings import has_settings
-from monitor.cli.hooks.session_lines import SessionLines
+from monitor.cli.hooks.session_lines import SessionLines, has_settings
 from monitor.cli.inputs.cache_folder import cache_path
 
 AGENTS = ("claude-code", "codex", "gemini-cli")

@@ -5,17 +5,222 @@ that nobody else may write to. A first reading begins near the end of the sessio
 longer for a long one.
 """
 
+from __future__ import annotations
+
 import json
 import os
+import re
 import stat
 import time
 import zlib
 
-from monitor.cli.hooks.recent_steps import RecentSteps
+from monitor.detectors.calls.novelty.marks import SeenMarks, mark
 
 TYPE_CHECKING = False  # `typing` takes long to import
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+# --------------------------------------------------------------------------------------------------
+# The answers that the hook has given for a loop, for as long as nothing but the loop goes on.
+#
+# Importing the core takes longer than an agent should wait, and a model that is refused often
+# makes the same call again. Then the answer of before holds. It holds no longer once another call
+# is made, a tool says something new, a person says something, or the history is compacted.
+
+KEPT = 16
+"""The most answers that are kept: a loop has few different calls."""
+
+
+class HeldAnswers:
+    """The answers for one loop. `saved`: what `save` returned; `None`: there are none."""
+
+    def __init__(self, saved: object = None) -> None:
+        known = saved if isinstance(saved, dict) else {}
+        answers, calls = known.get("answers"), known.get("calls")
+        self._answers: dict[str, str] = {}
+        """The line that was written to stdout, for each question."""
+        self._calls: list[object] = calls if isinstance(calls, list) else []
+        """The identities of the calls of the loop."""
+        if isinstance(answers, dict):
+            self._answers = {name: line for name, line in answers.items() if isinstance(line, str)}
+
+    def save(self) -> dict[str, object]:
+        """The state as JSON data."""
+        return {"answers": self._answers, "calls": self._calls}
+
+    def add(self, question: str, line: str, calls: list[object]) -> None:
+        """Hold `line`, the answer to `question`. `calls`: the identities of the loop's calls."""
+        self._answers[question] = line
+        while len(self._answers) > KEPT:
+            del self._answers[next(iter(self._answers))]
+        self._calls = [*self._calls, *(call for call in calls if call not in self._calls)][-KEPT:]
+
+    def find(self, question: str) -> str | None:
+        """The answer to `question`. `None`: the detectors have to be asked."""
+        return self._answers.get(question)
+
+    def called(self, identity: int) -> None:
+        """A call was made."""
+        if identity not in self._calls:
+            self.clear()
+
+    def clear(self) -> None:
+        """Something else than the loop goes on."""
+        self._answers, self._calls = {}, []
+
+
+CALLS = 24
+"""The calls that are compared: three rounds of a ring of eight calls."""
+EQUAL_CALLS, ROUNDS, OTHER_ROUNDS = 5, 3, 2
+"""The detectors need five equal calls, or three rounds of a ring: then another call came again too,
+for which one time less is enough.
+"""
+RESULTS = 6
+"""The results that are compared."""
+STALE_RESULTS = 4
+"""The results that add nothing, among these: the detectors need five steps for a loop."""
+NEW_WORDS = 3
+"""A short result with fewer new words adds nothing."""
+SHORT_WORDS = 30
+HEAD_CHARS, TAIL_CHARS = 4_000, 1_000
+"""The part of a result that is read."""
+OWN_SIGN, OWN_SIGN_WITHIN = "agent-monitor: ", 200
+"""Stands near the beginning of a refusal that this hook gave: it is no answer of a tool."""
+_WORD = re.compile(r"[^\W_]{1,64}")
+
+
+class RecentSteps:
+    """The newest calls and results. `saved`: what `save` returned; `None`: there were none."""
+
+    def __init__(self, saved: dict[str, object] | None = None) -> None:
+        known = saved or {}
+        self._calls = _rows(known.get("calls"))
+        """The id and the identity of each call."""
+        self._open = _rows(known.get("open"))
+        """The id and the text of each call without a result."""
+        self._stale = [bool(one) for one in _rows(known.get("stale"))]
+        """Whether each of the newest results added nothing."""
+        self._signs = _number(known.get("signs"))
+        """The number of equal calls and stale results."""
+        self._calm = _number(known.get("calm"))
+        """The signs at which the detectors last saw no loop; -1: they were not asked."""
+        self._free = _number(known.get("free"))
+        """The number of calls before the detectors need be asked."""
+        self._awaited = known.get("awaited")
+        """The identity of the call that they were asked about, until a call was made."""
+        words = known.get("words")
+        self._words = SeenMarks(words if isinstance(words, list) else None)
+        self._held = HeldAnswers(known.get("held"))
+
+    def save(self) -> dict[str, object]:
+        """The state as JSON data."""
+        return {
+            "calls": self._calls,
+            "open": self._open,
+            "stale": self._stale,
+            "signs": self._signs,
+            "calm": self._calm,
+            "free": self._free,
+            "awaited": self._awaited,
+            "words": self._words.save(),
+            "held": self._held.save(),
+        }
+
+    def called(self, id: object, name: str, arguments: object) -> None:
+        """Take in a call. One that comes again under its id is the same call."""
+        if id is not None and any(one[0] == id for one in self._calls):
+            return
+        text = _text_of(name, arguments)
+        identity = mark(text)
+        self._held.called(identity)
+        self._free = self._free - 1 if self._awaited in (None, identity) else 0
+        self._awaited = None
+        self._signs += any(one[1] == identity for one in self._calls)
+        self._calls = [*self._calls, [id, identity]][-CALLS:]
+        self._open = [*self._open, [id, text[:HEAD_CHARS]]][-CALLS:]
+
+    def answered(self, id: object, text: str) -> None:
+        """Take in a result. A second one of the same call is left out."""
+        asked = next((one for one in self._open if one[0] == id), None)
+        if asked is None:
+            return
+        self._open.remove(asked)
+        read = text if len(text) <= HEAD_CHARS + TAIL_CHARS else f"{text[:HEAD_CHARS]} {text[-TAIL_CHARS:]}"
+        said = set(_WORD.findall(str(asked[1]).lower()))
+        told = [word for word in _WORD.findall(read.lower()) if word.isalpha() and word not in said]
+        found, state = set(map(mark, told)), mark(" ".join(sorted(told)))
+        new = sum(word not in self._words for word in found)
+        stale = state in self._words or (new < NEW_WORDS and len(told) <= SHORT_WORDS)
+        self._words.add([*found, state])
+        self._stale = [*self._stale, stale][-RESULTS:]
+        self._signs += stale
+        if not stale and OWN_SIGN not in text[:OWN_SIGN_WITHIN]:
+            self._held.clear()
+
+    def interrupted(self) -> None:
+        """A person said something, or the history was compacted."""
+        self._held.clear()
+
+    def hold(self, question: str, line: str, name: str, arguments: object) -> None:
+        """`line` was answered to `question`, which was about this call: it is in a loop."""
+        identities = [one[1] for one in self._calls]
+        again = [identity for identity in dict.fromkeys(identities) if identities.count(identity) > 1]
+        self._held.add(question, line, [*again, mark(_text_of(name, arguments))])
+
+    def held(self, question: str) -> str | None:
+        """The answer that holds as long as nothing but the loop goes on. `None`: there is none."""
+        return self._held.find(question)
+
+    def may_loop(self, name: str = "", arguments: object = None) -> bool:
+        """Whether the detectors may see a loop that goes on with this call. Without a `name`: with
+        any call.
+        """
+        asked = _identity_of(name, arguments)
+        if self._signs_with(asked) == self._calm or (self._free > 0 and self._awaited in (None, asked)):
+            return False
+        made = [one[1] for one in self._calls]
+        if name:
+            made.append(asked)
+        times = {identity: made.count(identity) for identity in made}
+        equal = times.pop(made[-1]) if name else max(times.values(), default=0)
+        others = sorted(times.values())[: None if name else -1]
+        in_turn = equal >= ROUNDS and max(others, default=0) >= OTHER_ROUNDS
+        return equal >= EQUAL_CALLS or in_turn or sum(self._stale) >= STALE_RESULTS
+
+    def is_calm(self, free_calls: int = 0, name: str = "", arguments: object = None) -> None:
+        """The detectors see no loop with the call that was asked about. Once it is made, they need
+        not be asked before `free_calls` more calls, nor until there is one more sign.
+        """
+        self._awaited = _identity_of(name, arguments)
+        self._calm, self._free = self._signs_with(self._awaited), free_calls + 1
+
+    def _signs_with(self, asked: int | None) -> int:
+        """The signs that there are once the call that is asked about stands in the session. It does
+        already, if the same call has no result.
+        """
+        equal = [one[0] for one in self._calls if one[1] == asked]
+        return self._signs + (bool(equal) and all(one[0] not in equal for one in self._open))
+
+
+def _identity_of(name: str, arguments: object) -> int | None:
+    return mark(_text_of(name, arguments)) if name else None
+
+
+def _text_of(name: str, arguments: object) -> str:
+    return f"{name}({json.dumps(arguments, sort_keys=True)})"
+
+
+def _rows(value: object) -> list[list[object]]:
+    return value if isinstance(value, list) else []
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else -1
+
+
+# --------------------------------------------------------------------------------------------------
+# Reads the new lines of a session for a first look: its calls and results, and nothing else.
+
 
 FIRST_BYTES = 1_000_000
 """The part of a session, from its end, that a first reading takes."""
@@ -56,7 +261,7 @@ class SessionLines:
         if known.get("version") == VERSION and known.get("path") == path:
             self._take_over(known)
 
-    def _take_over(self, known: "dict[str, object]") -> None:
+    def _take_over(self, known: dict[str, object]) -> None:
         at, inode, edge, steps, requests = (known.get(name) for name in ("at", "inode", "edge", "steps", "requests"))
         if isinstance(at, int) and isinstance(inode, list) and isinstance(edge, int) and isinstance(steps, dict):
             self._at, self._inode, self._edge = at, inode, edge
@@ -107,7 +312,7 @@ class SessionLines:
         _take_steps(record, self.steps)
         return interrupts
 
-    def _edge_before(self, file: "BinaryIO") -> int:
+    def _edge_before(self, file: BinaryIO) -> int:
         """The hash of the bytes before the place where the reading stopped."""
         start = max(0, self._at - EDGE_BYTES)
         file.seek(start)
@@ -155,7 +360,7 @@ class SessionLines:
             return
 
 
-def _take_steps(record: "dict[str, object]", steps: RecentSteps) -> None:
+def _take_steps(record: dict[str, object], steps: RecentSteps) -> None:
     """The calls and results of one line."""
     payload = record.get("payload")
     if isinstance(payload, dict):  # Codex
@@ -176,7 +381,7 @@ def _take_steps(record: "dict[str, object]", steps: RecentSteps) -> None:
             steps.answered(block.get("tool_use_id"), _words(block.get("content")))
 
 
-def _interrupts(record: "dict[str, object]") -> bool:
+def _interrupts(record: dict[str, object]) -> bool:
     """Whether the line is something that a person said, or the beginning of a new history."""
     if "$rewindTo" in record or record.get("subtype") == "compact_boundary" or record.get("type") == "compacted":
         return True
@@ -191,7 +396,7 @@ def _interrupts(record: "dict[str, object]") -> bool:
     return any(not isinstance(block, dict) or block.get("type") != "tool_result" for block in blocks)
 
 
-def _take_item(item: "dict[str, object]", steps: RecentSteps) -> None:
+def _take_item(item: dict[str, object], steps: RecentSteps) -> None:
     kind, id = str(item.get("type")), item.get("call_id") or item.get("id")
     if kind.endswith("_call_output") or kind == "tool_search_output":
         steps.answered(id, _words(item.get("output", item.get("tools"))))
@@ -204,7 +409,7 @@ def _words(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _loaded(file: str) -> "dict[str, object]":
+def _loaded(file: str) -> dict[str, object]:
     """The state that is kept in `file`. Empty: `file` has no usable state."""
     try:
         if not _is_own(os.path.dirname(file)) or not _is_own(file):
@@ -241,3 +446,29 @@ def _remove_old(folder: str) -> None:
                 os.unlink(file)
         except OSError:
             continue
+
+
+# --------------------------------------------------------------------------------------------------
+# Whether the current folder has settings: a quick look, before they are read.
+
+OWN_FILE, PROJECT_FILE, TABLE = "agent-monitor.toml", "pyproject.toml", "agent-monitor"
+_AS_KEY = re.compile(rb"agent-monitor[\"']?[ \t]*[].=]")
+"""Wherever the name is a key. A project that only requires the package names it in a text."""
+
+
+def has_settings() -> bool:
+    """Whether the folder may have settings. A file that cannot be read may have them."""
+    if os.path.lexists(OWN_FILE):
+        return True
+    try:
+        with open(PROJECT_FILE, "rb") as file:
+            data = file.read()
+        if _AS_KEY.search(data) is None:
+            return False
+        import tomllib  # noqa: PLC0415 - takes long, and few projects have such a key
+
+        return TABLE in tomllib.loads(data.decode()).get("tool", {})
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True

@@ -24,14 +24,15 @@ from monitor._util.hashing import canonical_json
 from monitor.adapters.model_names import model as model_of
 from monitor.chunks import AskCost
 from monitor.cli.inputs.cache_folder import cache_folder
-from monitor.cli.options.named_models import REPLAY, replay_of
+from monitor.cli.options.shared import JudgeOptions
+from monitor.cli.options.supervisor_arguments import REPLAY, replay_of
 from monitor.cli.render import output
 from monitor.errors import ConfigError, describe
 from monitor.guard.options import CLOSE_GRACE_S
 from monitor.guard.streams.ask import ask
 from monitor.guard.streams.wait import SystemClock
 from monitor.judges import LoopJudge
-from monitor.judges.judge import FIRST_TURN, Judge, JudgeInput
+from monitor.judges.judge import Judge, JudgeInput
 from monitor.models import Model, ModelRequest
 from monitor.verdicts import Judgement
 from monitor.view.status import count
@@ -129,20 +130,21 @@ class OfflineJudge:
 
 
 @contextmanager
-def offline_judge(
-    name: str, confirm: str | None, cache: Path | None, *, first_turn: int = FIRST_TURN
-) -> Iterator[OfflineJudge]:
-    """A loop judge with the named model and its own event loop. Raises `ConfigError` as
+def offline_judge(options: JudgeOptions) -> Iterator[OfflineJudge]:
+    """The loop judge that `options` name, with its own event loop. Raises `ConfigError` as
     `monitor.model` does.
     """
-    models = [_model(one) for one in (name, confirm) if one is not None]
+    models = [_model(one) for one in (options.judge, options.judge_confirm) if one is not None]
     judge = LoopJudge(
-        models[0], confirm_with=models[1] if confirm is not None else None, first_turn=first_turn, share=None
+        models[0],
+        confirm_with=models[1] if options.judge_confirm is not None else None,
+        first_turn=options.judge_from,
+        share=None,
     )
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
         stack.callback(_close, portal, models)
-        yield OfflineJudge(judge, portal, ReplyCache(cache or cache_folder("judge")))
+        yield OfflineJudge(judge, portal, ReplyCache(options.judge_cache or cache_folder("judge")))
 
 
 def _model(name: str) -> Model:

@@ -21,16 +21,16 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor.cli import INTERRUPTED
-from monitor.cli.inputs.scan_cache import ScanCache
 from monitor.cli.inputs.survey_workers import (
     BytesRead,
+    ScanCache,
     SurveySettings,
     size_of,
     strange,
     surveyed_files,
     why_missing,
 )
-from monitor.cli.options.selection import SelectionOptions
+from monitor.cli.options.shared import SelectionOptions
 from monitor.cli.render import output
 from monitor.cli.render.output import STDIN
 from monitor.cli.render.scan_report import Report, progress
@@ -240,6 +240,8 @@ class Inputs:
     """The number of paths where nothing was found."""
     older: int = 0
     """The number of files that were last written before `--since`."""
+    complaints: Complaints = field(default_factory=Complaints)
+    """What is to be said of the paths, after the result."""
 
     @property
     def bytes(self) -> int:
@@ -248,14 +250,14 @@ class Inputs:
 
 
 @contextmanager
-def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: RunSelection) -> Iterator[Inputs]:
+def inputs_of(given: Sequence[str] | None, wanted: RunSelection) -> Iterator[Inputs]:
     """The files that the command line names, or those of the known places."""
     inputs = Inputs()
     with ExitStack() as stack:
         if not given:
             inputs.paths = [path for kind, path in known_places() if wanted.format in {None, kind}]
             if not inputs.paths:
-                output.complain(complaints, f"agent-monitor: {_places(wanted)}")
+                inputs.complaints.add(f"agent-monitor: {_places(wanted)}")
         for one in given or ():
             if one == STDIN or _is_fifo(Path(one)):
                 path = stack.enter_context(_copied(one))
@@ -270,7 +272,7 @@ def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: RunSelec
                 inputs.named.update(found)
             elif missing:
                 inputs.missing += 1
-                output.complain(complaints, f"agent-monitor: cannot read {one}: {why_missing(one)}")
+                inputs.complaints.add(f"agent-monitor: cannot read {one}: {why_missing(one)}")
         if wanted.since is not None:
             recent = [path for path in inputs.paths if _changed(path) >= wanted.since]
             inputs.older, inputs.paths = len(inputs.paths) - len(recent), recent
@@ -436,6 +438,7 @@ class InputReader:
 
     def complain(self) -> None:
         """Say what could not be read."""
+        self._inputs.complaints.show(self._complaints)
         self._unread.show(self._complaints)
 
     def _complain(self, report: Report, *, whole: bool) -> None:
@@ -446,13 +449,13 @@ class InputReader:
         for name, silent in by_file.items():
             report.bad += len(silent)
             which = f"run {silent[0]}" if len(silent) == 1 else f"{len(silent):,} runs, {silent[0]} the first of them,"
-            output.complain(
-                self._complaints, f"{name}: in {which} a model says and does nothing, so there is nothing to look at"
+            self._inputs.complaints.add(
+                f"{name}: in {which} a model says and does nothing, so there is nothing to look at"
             )
         if whole and not report.bad and report.runs == self._left_out["silent_runs"]:
             report.idle = True
             if self._inputs.paths or self._inputs.older:
-                output.complain(self._complaints, f"agent-monitor: {self._nothing(report)}")
+                self._inputs.complaints.add(f"agent-monitor: {self._nothing(report)}")
 
     def _nothing(self, report: Report) -> str:
         """Why there is nothing to look at."""

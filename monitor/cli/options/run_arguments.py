@@ -4,30 +4,50 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import monitor
 from monitor._util.codec import Codec
 from monitor.adapters.replay_model import ReplayModel
 from monitor.chunks import Price
-from monitor.cli.options.named_models import Closing
 from monitor.cli.options.output_types import outputs_of
+from monitor.cli.options.session_file import complete
+from monitor.cli.options.shared import (
+    SETTINGS,
+    ConfigOption,
+    DetectorsOption,
+    Read,
+    SetOption,
+    argument,
+    arguments_of,
+    flag,
+    option,
+    setting_option,
+    settings_of,
+)
 from monitor.cli.options.supervisor_arguments import (
+    Closing,
     budget_of,
+    instructions_of,
     limits_of,
     model_of,
+    model_settings_of,
     nothing_to_close,
     number_or_off,
+    plan_of,
     price_of,
     sandbox_option,
     servers_of,
     tools_of,
+    variables_of,
     with_approval,
     workspace_tools,
 )
+from monitor.context.compaction.preset import PRESETS
 from monitor.errors import ConfigError
 from monitor.models import Model
 from monitor.prices import list_price
@@ -42,7 +62,7 @@ from monitor.tools.calls.scheduler import MAX_PARALLEL
 # --------------------------------------------------------------------------------------------------
 # The sample of `run --demo`: a small recorded run with its task, tool and outputs.
 
-TASK = "Review the change of our dependencies: a summary in a sentence or two, and the risk from 0 to 1."
+SAMPLE_TASK = "Review the change of our dependencies: a summary in a sentence or two, and the risk from 0 to 1."
 OUTPUTS: Final = ("summary:str", "risk:float")
 TOOL = "monitor.cli.options.run_arguments:read_file"
 
@@ -69,11 +89,78 @@ def read_file(path: str) -> str:
 
     Args:
         path: Its path in the repository.
-
     """
     if path not in _FILES:
         raise FileNotFoundError(f"nothing has changed in {path}")
     return _FILES[path]
+
+
+# --------------------------------------------------------------------------------------------------
+# The options of `run`, as typer reads them.
+
+WHAT, LIMITS, SHOWN = "The run", "Limits", "What is shown"
+"""The headings of these options in the help."""
+run_option = partial(option, panel=WHAT)
+limit_option = partial(option, panel=LIMITS)
+shown_option = partial(option, panel=SHOWN)
+
+BaseUrlOption: TypeAlias = Annotated[
+    str | None, run_option("URL", "A compatible server in the place of the service.", "--base-url")
+]
+IdleTimeoutOption: TypeAlias = Annotated[str, limit_option("SECONDS|off", "How long the model may send nothing.")]
+MaxToolCallsOption: TypeAlias = Annotated[int | None, limit_option("N", "Most tool calls.", min=1)]
+PriceOption: TypeAlias = Annotated[
+    str | None,
+    limit_option("IN,OUT", "US dollars per million tokens, e.g. 0.30,2.50; a third number: cached.", "--price"),
+]
+NoDetectorsOption: TypeAlias = Annotated[bool, flag("--no-detectors", panel=SETTINGS, said="Look for no loops.")]
+VerboseOption: TypeAlias = Annotated[
+    bool, flag("--verbose -v", panel=SHOWN, said="The thinking too, and every event, whole.")
+]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class StoredOptions:
+    """The options of `run` that a session stores as they were given."""
+
+    model: Annotated[
+        str | None, run_option("NAME", "google:gemini-2.5-flash, openai:..., anthropic:..., or replay:FILE.")
+    ] = None
+    base_url: BaseUrlOption = None
+    demo: Annotated[
+        bool, flag("--demo", "A sample: a recorded model, a tool and two outputs. No key, no network.", panel=WHAT)
+    ] = False
+    sandbox: Annotated[
+        str,
+        run_option(
+            "MODE",
+            "Confines the shell and MCP servers: auto (as this machine can), required (else an error), or off.",
+        ),
+    ] = "auto"
+    approval: Annotated[
+        str | None,
+        run_option(
+            "MODE|FILE",
+            "Which calls need a yes on the terminal: default (all that do not read; so it is with --workspace),"
+            " auto_edit, yolo (none), plan (only reads run), or a TOML file with rules. It overrides the settings.",
+        ),
+    ] = None
+    max_turns: Annotated[str, limit_option("N|off", "Most turns.")] = "30"
+    timeout: Annotated[str, limit_option("SECONDS|off", "Longest time of the whole run.")] = "600"
+    idle_timeout: IdleTimeoutOption = "off"
+    max_tool_calls: MaxToolCallsOption = None
+    budget_tokens: Annotated[
+        int | None, limit_option("N", "Tokens, in and out, those of subagents included.", min=1)
+    ] = None
+    budget_usd: Annotated[float | None, limit_option("USD", "Money, by --price or the list price.")] = None
+    price: PriceOption = None
+    last_turn: Annotated[str, limit_option("SECONDS|off", "One more turn, to emit what there is, after a limit.")] = (
+        "60"
+    )
+    max_nudges: Annotated[int, limit_option("N", "How often missing outputs are asked for.", min=0)] = 3
+    window: Annotated[
+        int | None, setting_option("N", "The model's window in tokens, where no table knows it.", min=1)
+    ] = None
 
 
 MARKER: Final = "agent-monitor run"
@@ -81,39 +168,24 @@ MARKER: Final = "agent-monitor run"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class RunArguments:
+class RunArguments(StoredOptions):
     """The options of `run` as they were given. Files that they name were read, except for rules of
     approval.
     """
 
     folder: str
     """Where the command was called: names of modules and files count from there."""
-    model: str | None = None
-    base_url: str | None = None
-    demo: bool = False
     outputs: tuple[str, ...] = ()
     instructions: str | None = None
     variables: dict[str, str] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
     workspace: str | None = None
-    sandbox: str = "auto"
-    approval: str | None = None
     steps: tuple[str, ...] = ()
     title: str | None = None
     model_settings: dict[str, Any] = field(default_factory=dict)
-    max_turns: str = "30"
-    timeout: str = "600"
-    idle_timeout: str = "off"
-    max_tool_calls: int | None = None
-    budget_tokens: int | None = None
-    budget_usd: float | None = None
-    price: str | None = None
-    last_turn: str = "60"
-    max_nudges: int = 3
     detectors: bool = True
     settings: dict[str, Any] = field(default_factory=dict)
-    window: int | None = None
 
     @property
     def priced(self) -> Price | None:
@@ -184,3 +256,108 @@ def arguments_in(session: AnyReader) -> RunArguments | None:
         return arguments_codec.from_dict(found)
     except ValueError as error:
         raise ConfigError(f"the options of this run were stored by another version: {error}") from None
+
+
+# --------------------------------------------------------------------------------------------------
+# The options of `run`, as they are typed.
+
+
+def _listed(given: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(given or ())
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RunCommandOptions(StoredOptions):
+    """The run: its model, its parts and its limits."""
+
+    task: Annotated[str | None, argument("TASK", "What to do; - reads it from stdin.", show_default=False)] = None
+    outputs: Annotated[
+        list[str] | None,
+        run_option(
+            "NAME:TYPE",
+            "What the model must emit; may be given again. str, int, float, bool, json, list\\[str], module:Model,"
+            " or a JSON schema.",
+            "--output",
+        ),
+        Read(_listed),
+    ] = None
+    instructions: Annotated[
+        str | None, run_option("TEXT|@FILE", "The system prompt; ${name} is a variable."), Read(instructions_of)
+    ] = None
+    variables: Annotated[
+        list[str] | None, run_option("NAME=VALUE", "A variable of the instructions.", "--var"), Read(variables_of)
+    ] = None
+    tools: Annotated[
+        list[str] | None,
+        run_option("MODULE:FUNCTION", "A Python function the model may call.", "--tool"),
+        Read(_listed),
+    ] = None
+    mcp: Annotated[
+        list[str] | None,
+        run_option("COMMAND|URL", "An MCP server whose tools the model may call; may be given again."),
+        Read(_listed),
+    ] = None
+    workspace: Annotated[
+        str | None, run_option("FOLDER", "Tools for the files in this folder, and a shell that begins there.")
+    ] = None
+    plan: Annotated[Path | None, run_option("FILE", "The steps of the task, one a line.")] = None
+    step: Annotated[list[str] | None, run_option("TEXT", "One step; may be given again.")] = None
+    temperature: Annotated[float | None, run_option("NUMBER", "Temperature of the model.")] = None
+    setting: Annotated[
+        list[str] | None, run_option("NAME=VALUE", "A setting of the provider's own, as its SDK names it.")
+    ] = None
+    session: Annotated[
+        str | None,
+        run_option(
+            "NAME|FILE",
+            "Store the run in this session, step by step; agent-monitor sessions resume goes on with it.",
+            autocompletion=complete,
+        ),
+    ] = None
+    detectors: DetectorsOption = None
+    no_detectors: NoDetectorsOption = False
+    policy: Annotated[
+        str | None, setting_option("NAME", "What follows from a loop: ladder (the default), stop or observe.")
+    ] = None
+    compaction: Annotated[
+        str | None,
+        setting_option(
+            "PRESET|off", f"How the history is kept inside the model's window: {', '.join(PRESETS)}, or off."
+        ),
+    ] = None
+    settings: SetOption = None
+    config: ConfigOption = None
+
+    def arguments(self) -> RunArguments:
+        """The options as data. The files that they name are read, except for rules of approval."""
+        refuse_detectors_without(self.detectors, no_detectors=self.no_detectors)
+        planned = plan_of(self.plan, self.step or ())
+        chosen = settings_of(self.config, self.detectors, self.settings, self.policy, self.compaction)
+        made = arguments_of(self) | {
+            "folder": str(Path.cwd()),
+            "steps": tuple(one.text for one in planned.fresh().steps) if planned is not None else (),
+            "title": planned.title if planned is not None else None,
+            "model_settings": model_settings_of(self.temperature, self.setting or ()),
+            "detectors": not self.no_detectors,
+            "settings": dict(chosen.settings),
+        }
+        if self.demo:
+            made |= {"outputs": made["outputs"] or OUTPUTS, "tools": made["tools"] or (TOOL,)}
+        return RunArguments(**{one.name: made[one.name] for one in fields(RunArguments)})
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ShownOptions:
+    """The form in which a run is shown, and its log."""
+
+    as_json: Annotated[
+        bool, flag("--json", panel=SHOWN, said="Print JSON lines: one event each; the last is the outcome.")
+    ] = False
+    verbose: VerboseOption = False
+    log: Annotated[Path | None, shown_option("FILE", "Append every event to this file, as JSON lines.")] = None
+
+
+def refuse_detectors_without(detectors: str | None, *, no_detectors: bool) -> None:
+    """Raises `ConfigError` if detectors are named and switched off."""
+    if no_detectors and detectors is not None:
+        raise ConfigError("--detectors and --no-detectors say different things; give one of them")

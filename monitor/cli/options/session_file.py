@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
-
+from monitor.cli.options.shared import argument, option
 from monitor.cli.render import output
 from monitor.errors import ConfigError, SessionBusy, StoreError
 from monitor.sessions import ENDING, PostgresSession, SessionReader, SQLiteSession, default_folder, sessions_in
@@ -23,27 +22,24 @@ def complete(incomplete: str) -> list[str]:
 
 FolderOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "FOLDER",
+        "Where the sessions are; otherwise AGENT_MONITOR_SESSIONS, or the user's folder for state.",
         "--folder",
-        metavar="FOLDER",
-        help="Where the sessions are; otherwise AGENT_MONITOR_SESSIONS, or the user's folder for state.",
     ),
 ]
 DatabaseOption: TypeAlias = Annotated[
-    str | None, typer.Option("--database", metavar="ADDRESS", help="Those in postgresql://user@host/db.")
+    str | None, option("ADDRESS", "Those in postgresql://user@host/db.", "--database")
 ]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SessionArgument: TypeAlias = Annotated[
     str,
-    typer.Argument(
-        metavar="SESSION",
-        help="Its name, its id or a part of either, its file, or postgresql://...#NAME.",
-        autocompletion=complete,
+    argument(
+        "SESSION", "Its name, its id or a part of either, its file, or postgresql://...#NAME.", autocompletion=complete
     ),
 ]
 SessionsArgument: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SESSION...", help="Their names, ids or files.", autocompletion=complete),
+    argument("SESSION", "Their names, ids or files.", autocompletion=complete),
 ]
 
 

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Final, Self
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -19,14 +20,225 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.cli.render import output, table
-from monitor.cli.render.tool_counts import OWN_FORMATS, ToolCounts
 from monitor.prices import table_facts
 from monitor.transcripts.analysis.recorded_steps import known_sum
-from monitor.transcripts.analysis.scan import Finding, ModelOutput, Rung
-from monitor.transcripts.analysis.survey import Card, SurveyedRun
-from monitor.transcripts.readers.registry import signs_of
+from monitor.transcripts.analysis.scan import Finding, LoopExtent, ModelOutput, Rung
+from monitor.transcripts.analysis.survey import (
+    Card,
+    SurveyedRun,
+    loop_of_run,
+)
+from monitor.transcripts.readers.registry import AGENTS, signs_of
 from monitor.verdicts import Detection, Level
 from monitor.view.status import count
+
+OWN_FORMATS: Final = frozenset({"runs", "events"})
+"""Formats of the project itself: their runs have a table of their own."""
+PROJECTS_SHOWN: Final = 12
+LOOPS_SHOWN: Final = 10
+NAME_CHARS: Final = 40
+UNKNOWN: Final = "?"
+"""Stands for a number that no recording names."""
+
+
+@dataclass(slots=True)
+class _ProjectCounts:
+    """Counts of runs. `None`: no run names the number."""
+
+    ids: set[str] = field(default_factory=set[str])
+    """The runs, so that one that goes on here counts here too, and only once."""
+    runs: int = 0
+    loops: int = 0
+    tokens: int | None = None
+    usd: float | None = None
+    partial: bool = False
+    """Some tokens have no known price."""
+    listed: bool = False
+    """Part of the money was worked out by list prices."""
+    saved_tokens: int | None = None
+    saved_usd: float | None = None
+
+    def add(self, run: SurveyedRun) -> None:
+        """Count one more run."""
+        stopped = run.ended_by is not None
+        self += _ProjectCounts(
+            {run.id},
+            int(not run.goes_on or run.id not in self.ids),
+            int(run.loops),
+            run.usage.total_tokens if run.usage else None,
+            run.cost_usd,
+            run.cost_partial or (run.cost_usd is None and run.total.turns > 0),
+            run.cost_listed,
+            run.saved_tokens if stopped else None,
+            run.saved_usd if stopped else None,
+        )
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """The key that puts loops first, the costly ones before the others."""
+        return -self.loops, -(self.saved_tokens or 0), -self.runs
+
+    def __iadd__(self, other: _ProjectCounts) -> Self:
+        self.ids |= other.ids
+        self.runs += other.runs
+        self.loops += other.loops
+        self.tokens = known_sum(self.tokens, other.tokens)
+        self.usd = known_sum(self.usd, other.usd)
+        self.partial |= other.partial
+        self.listed |= other.listed
+        self.saved_tokens = known_sum(self.saved_tokens, other.saved_tokens)
+        self.saved_usd = known_sum(self.saved_usd, other.saved_usd)
+        return self
+
+
+@dataclass(slots=True)
+class ToolCounts:
+    """Counts by tool and project, and the loops."""
+
+    by_project: dict[tuple[str, str], _ProjectCounts] = field(default_factory=dict[tuple[str, str], _ProjectCounts])
+    loops: list[SurveyedRun] = field(default_factory=list[SurveyedRun])
+
+    @property
+    def runs(self) -> int:
+        """The number of all counted runs."""
+        return sum(counted.runs for counted in self.by_project.values())
+
+    @property
+    def total(self) -> _ProjectCounts:
+        """The counts of all projects together."""
+        return _sum(self.by_project.values())
+
+    @property
+    def saved_tokens(self) -> int | None:
+        """Tokens of model calls that a stop would have saved."""
+        return self.total.saved_tokens
+
+    def add(self, run: SurveyedRun) -> None:
+        """Count one more run."""
+        self.by_project.setdefault((run.format, project_of(run)), _ProjectCounts()).add(run)
+
+    def list(self, run: SurveyedRun) -> None:
+        """Keep a run that loops, to show it."""
+        self.loops.append(run)
+
+    def said_saved(self) -> str:
+        """The saving of a stop, as a sentence."""
+        saved = self.total
+        money = f", US$ {saved.saved_usd:,.2f} of it priced" if saved.saved_usd is not None else ""
+        return f"That is {count(saved.saved_tokens or 0, 'token')}{money}."
+
+    def show(self, console: Console) -> None:
+        """The loops, the costly ones first, then the table."""
+        ordered = sorted(self.loops, key=lambda run: (-(run.saved_tokens or 0), -run.saved.turns))
+        for run in ordered[:LOOPS_SHOWN]:
+            _show_loop(console, run)
+        if len(ordered) > LOOPS_SHOWN:
+            console.print(
+                Text(f"{count(len(ordered) - LOOPS_SHOWN, 'more run')} with a loop: --json names all.", "dim")
+            )
+        if ordered:
+            console.print()
+        self._show_table(console)
+
+    def _show_table(self, console: Console) -> None:
+        order = sorted(self.by_project.items(), key=lambda one: one[1].rank)
+        shown, others = order[:PROJECTS_SHOWN], order[PROJECTS_SHOWN:]
+        priced = self.total.usd is not None
+        rows = [(*_named(kind, project), *_numbers(counted, priced=priced)) for (kind, project), counted in shown]
+        if others:
+            rows.append((f"{len(others)} more", "", *_numbers(_sum(counted for _, counted in others), priced=priced)))
+        table.show(
+            console,
+            (
+                table.Column("tool", "end"),
+                table.Column("project", "middle"),
+                *(table.Column(name, right=True) for name in ("runs", "loops", "tokens", "avoidable")),
+                *(table.Column(name, right=True) for name in (("US$", "avoidable US$") if priced else ())),
+            ),
+            rows,
+        )
+
+
+def project_of(run: SurveyedRun) -> str:
+    """The project of a run, short: the last folder of its path."""
+    parts = run.began.project.replace("\\", "/").rstrip("/").rsplit("/", 1)
+    return parts[-1] or "-"
+
+
+def _named(kind: str, project: str) -> tuple[str, str]:
+    return AGENTS.get(kind, kind), project
+
+
+def _numbers(counted: _ProjectCounts, *, priced: bool) -> tuple[str | Text, ...]:
+    loops = Text(f"{counted.loops:,}", style="red" if counted.loops else "dim")
+    saved, saved_usd = (_number(counted.saved_tokens), _money(counted.saved_usd)) if counted.loops else ("", "")
+    at_least = "≥ " if counted.partial and counted.usd is not None else ""
+    money = (f"{at_least}{_money(counted.usd)}", saved_usd) if priced else ()
+    return (f"{counted.runs:,}", loops, _number(counted.tokens), saved, *money)
+
+
+def _number(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def _money(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.2f}"
+
+
+def _sum(counted: Iterable[_ProjectCounts]) -> _ProjectCounts:
+    total = _ProjectCounts()
+    for one in counted:
+        total += one
+    return total
+
+
+def _show_loop(console: Console, run: SurveyedRun) -> None:
+    """Show a loop: its repeated part, its result, and the saving of a stop."""
+    finding = run.finding
+    if finding is None:
+        return
+    found = finding.detection
+    head = Text.assemble(
+        (AGENTS.get(run.format, run.format), "bold"),
+        f"  {project_of(run)}  ",
+        (output.shortened(run.id, NAME_CHARS), "dim"),
+    )
+    if run.first_at is not None:
+        head.append(f"  {datetime.fromtimestamp(run.first_at, UTC):%Y-%m-%d %H:%M}", style="dim")
+    console.print(head, soft_wrap=True)
+    facts = [
+        ("loop", Text(output.on_one_line(loop_of_run(run)), style="red")),
+        ("seen", Text(output.on_one_line(f"step {finding.turn:,}: {found.message}"))),
+    ]
+    facts.append(("repeated", Text(output.on_one_line(found.evidence.excerpt), style="yellow")))
+    if run.result and found.channel == "tools":
+        facts.append(("result", Text(output.on_one_line(" ".join(run.result.split())))))
+    facts += [("avoidable", Text(_saved(run))), ("file", Text(output.on_one_line(run.file), style="dim"))]
+    _show_facts(console, facts)
+
+
+def _show_facts(console: Console, facts: Sequence[tuple[str, Text]]) -> None:
+    """Print names and values. In a pipe each value stands whole, on one line."""
+    if output.is_unbounded(console):
+        for name, value in facts:
+            console.print(Text.assemble(f"  {name:<11}", value), soft_wrap=True)
+    else:
+        console.print(Padding(output.facts(facts), (0, 0, 0, 2), expand=False), width=output.columns(console))
+
+
+def _saved(run: SurveyedRun) -> str:
+    if run.ended_by is None:
+        return "nothing: the policy would not have ended it"
+    parts = [count(run.saved.turns, "turn"), count(run.saved.tool_calls, "call")]
+    parts.append(f"{UNKNOWN} tokens" if run.saved_tokens is None else count(run.saved_tokens, "token"))
+    if run.saved_usd is not None:
+        parts.append(f"US$ {run.saved_usd:,.2f}")
+    return ", ".join(parts)
+
+
+# --------------------------------------------------------------------------------------------------
+# The counted findings of a scan, as tables for people and as JSON for programs. Only the line of
+# each run is kept.
 
 # --------------------------------------------------------------------------------------------------
 # Findings in full: the detector, the count, the place, the evidence, and the policy's step.
@@ -49,9 +261,9 @@ def found_at(finding: Finding) -> str:
     return place(finding.detection.channel, finding.detection.offset, finding.char, short=True)
 
 
-def times(found: Detection) -> str:
-    """The number of repetitions; for a judge, its confidence."""
-    return f"{found.count} %" if found.kind == "judge" else f"x {found.count}"
+def times(found: Detection, whole: int | None = None) -> str:
+    """The number of repetitions, in the `whole` run; for a judge, its confidence."""
+    return f"{found.count} %" if found.kind == "judge" else f"x {whole or found.count}"
 
 
 def place(channel: str, offset: int, char: int | None, *, short: bool = False) -> str:
@@ -84,7 +296,7 @@ def explain(console: Console, result: SurveyedRun) -> None:
             (number, finding)
         )
     for numbered in loops.values():
-        _show_loop(console, numbered)
+        _explain_loop(console, numbered)
 
 
 def finding_as_json(finding: Finding) -> dict[str, Any]:
@@ -106,7 +318,7 @@ def _in_short(result: SurveyedRun) -> str:
     if end is None:
         return f"{was}; nothing found" if not result.findings else f"{was}; the policy would not have ended it"
     how = "stopped in" if end.rung == "stop" else "ended with a last turn after"
-    return f"{was}; {how} turn {end.turn}, which would have saved {amount(result.saved)}"
+    return f"{was}; {how} turn {end.turn}, which would have avoided {amount(result.saved)}"
 
 
 def amount(amount: ModelOutput) -> str:
@@ -119,7 +331,7 @@ def amount(amount: ModelOutput) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _show_loop(console: Console, numbered: Sequence[tuple[int, Finding]]) -> None:
+def _explain_loop(console: Console, numbered: Sequence[tuple[int, Finding]]) -> None:
     (_, start), (_, end) = numbered[0], numbered[-1]
     first, last = start.detection, end.detection
     console.print(Text.assemble(f"  {first.detector}: ", (first.kind, "bold")), soft_wrap=True)
@@ -292,7 +504,7 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
         saved = report.saved
         which = "them" if report.ended == report.loops else f"the {report.ended} that the policy would have ended"
         console.print(
-            f"Stopping {which} there would have saved {count(saved.turns, 'turn')},"
+            f"Stopping {which} there would have avoided {count(saved.turns, 'turn')},"
             f" {count(saved.tool_calls, 'tool call')} and {count(saved.chars, 'character')}."
             if report.ended
             else "The policy would have ended none of them."
@@ -320,7 +532,7 @@ def _show_runs(console: Console, report: Report) -> None:
         table.Column("message"): True,
         table.Column("at"): True,
         table.Column("policy"): report.warns,
-        table.Column("saved"): True,
+        table.Column("avoidable"): True,
         table.Column("evidence", "end"): console.width >= EVIDENCE_COLUMNS,
     }
     rows = [
@@ -342,16 +554,16 @@ def _cells(result: SurveyedRun) -> tuple[str | Text, ...]:
     furthest = max(result.findings, key=lambda one: rungs.index(one.rung)).rung
     return (
         run,
-        Text(f"{found.kind} {times(found)}", style="red"),
+        Text(f"{found.kind} {times(found, result.count)}", style="red"),
         str(finding.message),
         found_at(finding),
         Text(furthest, style=RUNG_STYLES[furthest]),
-        _saved(result.saved) if result.ended_by else Text("-", style="dim"),
+        _saved_output(result.saved) if result.ended_by else Text("-", style="dim"),
         Text(output.on_one_line(found.evidence.excerpt), style="yellow"),
     )
 
 
-def _saved(saved: ModelOutput) -> str:
+def _saved_output(saved: ModelOutput) -> str:
     return count(saved.tool_calls, "call") if saved.tool_calls else f"{saved.chars:,} chars"
 
 
@@ -361,7 +573,7 @@ def _show_kinds(console: Console, report: Report) -> None:
         console,
         (
             table.Column("found by", "fold"),
-            *(table.Column(name, right=True) for name in ("runs", "saved: turns", "calls", "chars")),
+            *(table.Column(name, right=True) for name in ("runs", "avoidable: turns", "calls", "chars")),
         ),
         [
             (kind, str(runs), f"{saved.turns:,}", f"{saved.tool_calls:,}", f"{saved.chars:,}")
@@ -383,42 +595,84 @@ def _labels(report: Report) -> str:
 # ------------------------------------------------------------------ for programs
 
 
+def _priced_by(result: SurveyedRun) -> str | None:
+    """Where the cost of a run comes from. `None`: it is not known."""
+    if result.cost_usd is None:
+        return None
+    return "list prices" if result.cost_listed else "recording"
+
+
+def _of_finding(value: Callable[[Finding], Any]) -> Callable[[SurveyedRun], Any]:
+    """A fact about the decisive finding of a run. `None`: there is none."""
+    return lambda run: None if run.finding is None else value(run.finding)
+
+
+def _of_loop(value: Callable[[LoopExtent], Any]) -> Callable[[SurveyedRun], Any]:
+    """A fact about the loop in the whole run. `None`: there is none."""
+    return lambda run: None if run.loop is None else value(run.loop)
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def _fact(
+    field: str | None, value: Callable[[SurveyedRun], Any], *, csv: str | None = None, other: Any = None
+) -> table.Fact[SurveyedRun]:
+    """A field of JSON, a column of CSV, or both. `other`: the value in CSV."""
+    return table.Fact(field, None, value, csv=csv, csv_value=other)
+
+
+RUN: Final = table.RowKind[SurveyedRun](
+    _fact("type", lambda _: "run"),
+    _fact("file", lambda run: run.file, csv="file"),
+    _fact("format", lambda run: run.format, csv="format"),
+    _fact("project", lambda run: run.began.project, csv="project"),
+    _fact("id", lambda run: run.id, csv="run"),
+    _fact("parent", lambda run: run.began.parent, csv="parent"),
+    _fact("model", lambda run: run.model, csv="model"),
+    _fact("label", lambda run: run.began.label),
+    _fact("labelled_kind", lambda run: run.began.loop.kind if run.began.loop else None),
+    _fact("first_at", lambda run: run.first_at, csv="first_at", other=lambda run: _moment(run.first_at)),
+    _fact("last_at", lambda run: run.last_at, csv="last_at", other=lambda run: _moment(run.last_at)),
+    _fact("state", lambda run: run.ended.state, csv="state"),
+    _fact("detail", lambda run: run.ended.detail),
+    _fact("total", lambda run: _amount_as_json(run.total)),
+    _fact(None, lambda run: run.total.turns, csv="turns"),
+    _fact(None, lambda run: run.total.tool_calls, csv="calls"),
+    _fact("errors", lambda run: run.errors, csv="errors"),
+    _fact("tokens", lambda run: run.usage.total_tokens if run.usage else None, csv="tokens"),
+    _fact("usd", lambda run: run.cost_usd, csv="usd"),
+    _fact("usd_partial", lambda run: run.cost_partial),
+    _fact("usd_by", _priced_by),
+    _fact("copied_turns", lambda run: run.copied_turns),
+    _fact("compactions", lambda run: run.compactions),
+    _fact("loop", lambda run: run.loops, csv="loop"),
+    _fact(None, _of_finding(lambda one: f"{one.detection.detector}/{one.detection.kind}"), csv="found_by"),
+    _fact("count", lambda run: run.count if run.loops else None, csv="count"),
+    _fact("first_step", _of_loop(lambda loop: loop.first_turn), csv="first_step"),
+    _fact("last_step", _of_loop(lambda loop: loop.last_turn), csv="last_step"),
+    _fact("loop_usd", lambda run: run.loop_usd, csv="loop_usd"),
+    _fact(None, _of_finding(lambda one: one.turn), csv="stop_at_step"),
+    _fact(None, _of_finding(lambda one: one.detection.evidence.excerpt), csv="repeated"),
+    _fact("ended", lambda run: run.ended_by is not None),
+    _fact("rung", _of_finding(lambda one: one.rung)),
+    _fact("message", _of_finding(lambda one: one.message)),
+    _fact("char", _of_finding(lambda one: one.char)),
+    _fact("detection", _of_finding(lambda one: one.detection.to_dict())),
+    _fact("result", lambda run: run.result, csv="result", other=lambda run: run.result if run.loops else None),
+    _fact("saved", lambda run: _amount_as_json(run.saved)),
+    _fact(None, lambda run: run.saved.turns, csv="avoidable_turns"),
+    _fact(None, lambda run: run.saved.tool_calls, csv="avoidable_calls"),
+    _fact("saved_tokens", lambda run: run.saved_tokens, csv="avoidable_tokens"),
+    _fact("saved_usd", lambda run: run.saved_usd, csv="avoidable_usd"),
+)
+"""The facts about a run, for JSON and for CSV. What `saved` names is avoidable by a stop."""
+
+
 def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
     """One run. `explain`: with every finding, and the signs of its format."""
-    finding, began = result.finding, result.began
-    run = {
-        "type": "run",
-        "file": result.file,
-        "format": result.format,
-        "id": result.id,
-        "parent": began.parent,
-        "project": began.project,
-        "model": began.model,
-        "label": began.label,
-        "labelled_kind": began.loop.kind if began.loop else None,
-        "state": result.ended.state,
-        "detail": result.ended.detail,
-        "first_at": result.first_at,
-        "last_at": result.last_at,
-        "tokens": result.usage.total_tokens if result.usage else None,
-        "usd": result.cost_usd,
-        "usd_partial": result.cost_partial,
-        "usd_by": _priced_by(result),
-        "errors": result.errors,
-        "copied_turns": result.copied_turns,
-        "compactions": result.compactions,
-        "loop": result.loops,
-        "ended": result.ended_by is not None,
-        "rung": finding.rung if finding else None,
-        "message": finding.message if finding else None,
-        "char": finding.char if finding else None,
-        "detection": result.detection.to_dict() if result.detection else None,
-        "result": result.result,
-        "saved": _amount_as_json(result.saved),
-        "saved_tokens": result.saved_tokens,
-        "saved_usd": result.saved_usd,
-        "total": _amount_as_json(result.total),
-    }
+    run = RUN.as_json(result)
     if not explain:
         return run
     findings = list(map(finding_as_json, result.findings))
@@ -449,13 +703,6 @@ def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
         "settings": None if settings is None else str(settings),
         "unreadable": report.bad,
     }
-
-
-def _priced_by(result: SurveyedRun) -> str | None:
-    """Where the cost of a run comes from. `None`: it is not known."""
-    if result.cost_usd is None:
-        return None
-    return "list prices" if result.cost_listed else "recording"
 
 
 def _amount_as_json(amount: ModelOutput) -> dict[str, int]:

@@ -187,7 +187,7 @@ class TerminalScreen:
         """Where the run is stored, and how it goes on."""
         if self._session is None:
             return []
-        ways = "" if outcome.ok else f"; agent-monitor resume {self._session} goes on with it"
+        ways = "" if outcome.ok else f"; agent-monitor sessions resume {self._session} goes on with it"
         return [("session", f"{output.on_one_line(self._session)}{output.on_one_line(ways)}")]
 
 

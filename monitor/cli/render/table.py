@@ -47,6 +47,10 @@ class Fact(Generic[T]):
     value: Callable[[T], Any]
     text: Callable[[Any], Cell] = str
     """Makes the cell of the table from the value."""
+    csv: str | None = None
+    """The column in a CSV file. `None`: a file has not the fact."""
+    csv_value: Callable[[T], Any] | None = None
+    """The value there, if it is another than in JSON."""
 
 
 class RowKind(Generic[T]):
@@ -63,6 +67,15 @@ class RowKind(Generic[T]):
     def cells(self, row: T) -> list[Cell]:
         """The facts about `row` as cells of a table."""
         return [fact.text(fact.value(row)) for fact in self._facts if fact.column is not None]
+
+    @property
+    def csv_columns(self) -> list[str]:
+        """The head of a CSV file."""
+        return [fact.csv for fact in self._facts if fact.csv is not None]
+
+    def as_csv(self, row: T) -> list[Any]:
+        """The facts about `row` as values of a CSV file."""
+        return [(fact.csv_value or fact.value)(row) for fact in self._facts if fact.csv is not None]
 
     def show(self, console: Console, rows: Iterable[T]) -> None:
         """Print a table with a line for each of `rows`."""

@@ -116,10 +116,12 @@ def _told_anew(run: SurveyedRun, begins: Sequence[int], known: Sequence[bool]) -
 
     rest = replace(run, findings=tuple(one for one in run.findings if is_new(one.message)))
     if run.ended_by is None or is_new(run.ended_by.message):
-        return rest
+        return rest if rest.loops else replace(rest, loop=None, loop_usd=None)
     return replace(
         rest,
         ended_by=None,
+        loop=None,
+        loop_usd=None,
         saved=ModelOutput(),
         saved_tokens=None if run.saved_tokens is None else 0,
         saved_usd=None if run.saved_usd is None else 0.0,

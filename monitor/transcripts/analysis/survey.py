@@ -4,6 +4,7 @@ of a stop. Only the numbers and the findings of a run are kept, however large it
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -18,10 +19,11 @@ from monitor.transcripts.analysis.recorded_steps import (
     NO_STEPS,
     NOTHING_SPENT,
     RecordedSteps,
+    Spent,
     StepLog,
     known_sum,
 )
-from monitor.transcripts.analysis.scan import AskJudge, Finding, ModelOutput, RunScanner
+from monitor.transcripts.analysis.scan import TURNS_KEPT, AskJudge, Finding, LoopExtent, ModelOutput, RunScanner
 from monitor.transcripts.base import (
     Began,
     Chunker,
@@ -52,6 +54,8 @@ class SurveyedRun:
     ended: Ended
     task: str = ""
     """The beginning of what a person asked for first."""
+    answered_by: str = ""
+    """The model that the first response with a name names."""
     first_at: float | None = None
     last_at: float | None = None
     """The times of its first and its last message, in seconds since 1970. `None`: the recording
@@ -75,6 +79,12 @@ class SurveyedRun:
     findings: tuple[Finding, ...] = ()
     ended_by: Finding | None = None
     """The finding that would have ended the run. `None`: it would have gone on."""
+    loop: LoopExtent | None = None
+    """The decisive loop in the whole run, also behind that finding. `None`: there is none, or a
+    judge has found it.
+    """
+    loop_usd: float | None = None
+    """The cost of the responses from the first repetition to the last. `None`: it is not known."""
     saved: ModelOutput = NOTHING
     """The amount after that finding, which would not have been produced."""
     saved_tokens: int | None = None
@@ -110,6 +120,18 @@ class SurveyedRun:
     def detection(self) -> Detection | None:
         """The detection of the decisive finding."""
         return self.finding.detection if self.finding else None
+
+    @property
+    def count(self) -> int:
+        """How often the repeated thing is there in the whole run; 0 without a loop."""
+        if self.loop is not None:
+            return self.loop.count
+        return self.detection.count if self.detection else 0
+
+    @property
+    def model(self) -> str:
+        """The model of the run, as far as its recording names one."""
+        return self.began.model or self.answered_by
 
     @property
     def loops(self) -> bool:
@@ -150,6 +172,12 @@ class Watcher:
         self._total = NOTHING
         self._errors = self._compactions = 0
         self._spent = self._spent_then = NOTHING_SPENT
+        self._spent_before = deque[Spent](maxlen=TURNS_KEPT)
+        """What the run had cost before each of the newest responses."""
+        self._loop_from: Spent | None = None
+        self._loop_to = NOTHING_SPENT
+        """What it had cost before the first repetition of the loop, and after the last."""
+        self._answered_by = ""
         self._failed = ""
 
     @property
@@ -161,23 +189,34 @@ class Watcher:
         """Watch the next message. Returns the findings in it."""
         self._count(message)
         known, over = len(self._scanner.findings), self._scanner.over
-        if not over and not self._failed:
+        self._scanner.later.clear()
+        if not self._failed:
             try:
                 if message.role == "user" and not message.synthetic and message.text:
                     self.request(message.text)
                 for chunk in self._chunker.chunks(message):
                     self._scanner.take(self._index, chunk)
             except RunFailed as error:
-                self._failed = str(error)
+                self._failed = "" if over else str(error)  # what follows a stop decides nothing
         found = self._scanner.findings[known:]
         if self._result_then == "" and any(finding.detection.level == "loop" for finding in found):
             self._result_then = self._result
         if self._scanner.ended_by is not None and self._spent_then.usage is None:
             self._spent_then = self._spent
+        if self._scanner.loop is not None and (found or self._scanner.later):
+            self._price(self._scanner.loop)
         if message.tool_results:
             self._result = message.tool_results[-1].text[:EXCERPT_CHARS]
         self._index += 1
         return found
+
+    def _price(self, loop: LoopExtent) -> None:
+        """Note what the run had cost at both ends of the loop."""
+        if self._loop_from is None and self._spent_before:
+            back = min(self._total.turns - loop.first_turn + 1, len(self._spent_before))
+            self._loop_from = self._spent_before[-back]
+        if loop.last_turn == self._total.turns:
+            self._loop_to = self._spent
 
     def request(self, text: str) -> None:
         """A person asks for something."""
@@ -193,6 +232,8 @@ class Watcher:
         self._errors += sum(result.is_error for result in message.tool_results)
         if message.role == "assistant":
             self._total += ModelOutput(len(message.text), len(message.tool_calls), 1)
+            self._spent_before.append(self._spent)
+            self._answered_by = self._answered_by or message.model
         self._spent = self._spent.plus(message, self.began.model)
 
     def compacted(self) -> None:
@@ -211,6 +252,7 @@ class Watcher:
             began=self.began,
             ended=ended,
             task=self._task,
+            answered_by=self._answered_by,
             first_at=self._first_at,
             last_at=self._last_at,
             total=self._total,
@@ -222,6 +264,8 @@ class Watcher:
             compactions=self._compactions,
             findings=tuple(scanner.findings),
             ended_by=scanner.ended_by,
+            loop=scanner.loop,
+            loop_usd=None if self._loop_from is None else self._loop_to.usd_since(self._loop_from),
             saved=self._total - scanner.produced if stopped else NOTHING,
             saved_tokens=None if spent.usage is None else saved_tokens,
             saved_usd=spent.usd_since(self._spent_then) if stopped else 0.0,
@@ -251,6 +295,7 @@ class WatchSettings:
             judge=self.judge,
             ask_judge=self.ask_judge,
             task=began.title or None,
+            whole=True,
         )
         return self.watcher(began, scanner)
 
@@ -373,10 +418,49 @@ def kind_in_words(found: Detection) -> str:
     return _words_of(found)[0]
 
 
-def loop_in_words(found: Detection) -> str:
-    """The loop of one run, in words for people, with its count."""
+def loop_in_words(found: Detection, count: int | None = None) -> str:
+    """The loop of one run, in words for people. `count`: that of the whole run."""
     tool = found.evidence.excerpt.partition("(")[0].strip() if found.channel == "tools" else ""
-    return _words_of(found)[1].format(tool=tool or "a tool", count=f"{found.count:,}")
+    return _words_of(found)[1].format(tool=tool or "a tool", count=f"{count or found.count:,}")
+
+
+def stretch_in_words(run: SurveyedRun) -> str:
+    """The steps of the loop of a run, and their cost."""
+    loop = run.loop
+    if loop is None:
+        return ""
+    steps = f"{loop.first_turn:,}" + (f" to {loop.last_turn:,}" if loop.last_turn > loop.first_turn else "")
+    cost = cost_in_words(run.loop_usd, partial=run.cost_partial, listed=run.cost_listed)
+    return f"step {steps}, {cost}"
+
+
+def avoided_in_words(run: SurveyedRun) -> str:
+    """What a stop would have avoided, and where it would have come. Empty: there is none."""
+    finding = run.ended_by
+    if finding is None:
+        return ""
+    place = f"step {finding.turn:,}" if finding.detection.kind == "judge" else _ordinal(finding.detection.count)
+    if run.saved_usd:
+        least = "less than " if run.saved_usd < _LEAST_USD else ""
+        return f"a stop at {place} would have avoided {least}${max(run.saved_usd, _LEAST_USD):,.2f}"
+    return f"a stop at {place} would have avoided {run.saved.turns:,} {'step' if run.saved.turns == 1 else 'steps'}"
+
+
+def loop_of_run(run: SurveyedRun, *, avoided: bool = True) -> str:
+    """The loop of a whole run: what was repeated, where, and at what cost. `avoided`: also what a
+    stop would have avoided. Empty: the run has no loop.
+    """
+    if run.detection is None:
+        return ""
+    told = loop_in_words(run.detection, run.count)
+    if run.loop is not None:
+        told += f", {stretch_in_words(run)}"
+    return f"{told}; {stop}" if avoided and (stop := avoided_in_words(run)) else told
+
+
+def _ordinal(number: int) -> str:
+    words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+    return f"the {words[number - 1]}" if 0 < number <= len(words) else f"repetition {number:,}"
 
 
 def _words_of(found: Detection) -> tuple[str, str]:
@@ -439,19 +523,17 @@ class Card:
         run = self.costliest
         if run is None or run.finding is None:
             return self.headline
-        stop = f"could have stopped at step {run.finding.turn:,}"
-        told = [loop_in_words(run.finding.detection), self.costs_in_words(run), stop]
-        return f"{self.headline}{': ' if self.loops == 1 else '. The costliest: '}{', '.join(told)}"
+        return f"{self.headline}{': ' if self.loops == 1 else '. The costliest: '}{loop_of_run(run)}"
 
     @property
     def about(self) -> tuple[str, str, str] | None:
-        """The costliest run: its loop, its length and cost, and the place of a stop."""
+        """The costliest run: its loop, its length and cost, and what a stop would have avoided."""
         run = self.costliest
-        if run is None or run.finding is None:
+        if run is None:
             return None
-        loop = f"{'It was' if self.loops == 1 else 'The costliest:'} {loop_in_words(run.finding.detection)}"
-        stop = f"A stop would have come at step {run.finding.turn:,} of {run.total.turns:,}."
-        return loop, self.costs_in_words(run), stop
+        loop = f"{'It was' if self.loops == 1 else 'The costliest:'} {loop_of_run(run, avoided=False)}"
+        stop = avoided_in_words(run) or "the policy would not have stopped it"
+        return loop, f"The run: {self.costs_in_words(run)}", f"{stop[0].upper()}{stop[1:]}."
 
     @staticmethod
     def costs_in_words(run: SurveyedRun) -> str:

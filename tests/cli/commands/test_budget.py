@@ -12,7 +12,7 @@ from monitor.shared import Amount, SQLiteBudgets
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["budget", *arguments])
+    return CliRunner().invoke(app, ["proxy", "budget", *arguments])
 
 
 @pytest.fixture

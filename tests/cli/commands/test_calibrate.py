@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 import monitor
 from monitor.chunks import ToolCall, TurnFinished
 from monitor.cli.app import app
-from monitor.cli.inputs.scan_cache import ScanCache
-from monitor.cli.inputs.survey_workers import BytesRead, SurveySettings, surveyed_files
+from monitor.cli.inputs.survey_workers import BytesRead, ScanCache, SurveySettings, surveyed_files
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of
 from monitor.detectors import StateNovelty, default_detectors
 from monitor.errors import FinishReason
@@ -146,7 +145,7 @@ def test_a_line_that_lets_runs_pass_that_look_like_loops_is_refused_and_they_are
     done = calibrate(*(run(at, 9) for at in range(25)), options=("-o", "mine.toml"))
     assert done.exit_code == 2
     assert "25 of 25 good runs look like loops" in done.stderr
-    assert "look was called 5 times in a row" in done.stderr
+    assert "look 9 times with the same arguments, step 4 to 12" in done.stderr
     assert "would let 25 of 25 runs pass" in done.stderr
     assert not Path("mine.toml").exists()
 

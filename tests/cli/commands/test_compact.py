@@ -62,7 +62,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compact(*arguments: str, stdin: str | None = None) -> Any:
-    return CliRunner().invoke(app, ["compact", *arguments], input=stdin)
+    return CliRunner().invoke(app, ["sessions", "compact", *arguments], input=stdin)
 
 
 def lines(talk: tuple[Message, ...] = TALK) -> str:
@@ -150,7 +150,7 @@ def test_where_a_run_compacts_is_said_and_what_is_left_is_below_it():
 
 def test_the_summary_is_a_source_of_its_own_for_context_too():
     assert compact("-", "--window", "32000", "--out", "short.json", stdin=json.dumps(chat())).exit_code == 0
-    data = json.loads(CliRunner().invoke(app, ["context", "short.json", "--json"]).stdout)
+    data = json.loads(CliRunner().invoke(app, ["sessions", "context", "short.json", "--json"]).stdout)
     assert next(iter(data["tokens"]["by_source"])) == "summary"
     assert "user" not in data["tokens"]["by_source"]
 
@@ -441,7 +441,7 @@ def test_a_session_is_compacted_by_its_name_its_id_or_its_file(stored: Path):
         names = ("work", "wor", session.id, str(stored))
     codes = []
     for name in (*names, *["work"] * 6):
-        done = CliRunner().invoke(app, ["compact", name, "--window", "40000", "--preset", "pi", "--json"])
+        done = CliRunner().invoke(app, ["sessions", "compact", name, "--window", "40000", "--preset", "pi", "--json"])
         with SessionReader(stored) as session:
             nodes = [node for node in session.nodes() if node.kind is NodeKind.COMPACTION]
             context = session.context()
@@ -456,7 +456,7 @@ def test_a_session_is_compacted_by_its_name_its_id_or_its_file(stored: Path):
 
 @pytest.mark.feature("CL-12")
 def test_what_a_compaction_keeps_is_in_the_context_of_the_session(stored: Path):
-    done = CliRunner().invoke(app, ["compact", "work", "--window", "40000", "--preset", "pi", "--json"])
+    done = CliRunner().invoke(app, ["sessions", "compact", "work", "--window", "40000", "--preset", "pi", "--json"])
     kept = json.loads(done.stdout)["record"]["first_kept"]
     with SessionReader(stored) as session:
         messages = session.context().messages
@@ -467,7 +467,7 @@ def test_what_a_compaction_keeps_is_in_the_context_of_the_session(stored: Path):
 def test_a_compacted_session_says_where_it_is_and_keeps_its_messages(stored: Path):
     with SessionReader(stored) as session:
         before = session.nodes()
-    done = CliRunner().invoke(app, ["compact", "work", "--window", "40000", "--preset", "pi"])
+    done = CliRunner().invoke(app, ["sessions", "compact", "work", "--window", "40000", "--preset", "pi"])
     assert done.exit_code == 0, done.output
     assert "work.session" in "".join(done.stdout.split())
     with SessionReader(stored) as session:
@@ -478,11 +478,11 @@ def test_a_compacted_session_says_where_it_is_and_keeps_its_messages(stored: Pat
 
 @pytest.mark.feature("CL-12")
 def test_options_for_files_do_not_go_with_a_session_and_a_file_goes_before_a_name(stored: Path, tmp_path: Path):
-    done = CliRunner().invoke(app, ["compact", "work", "--out", "short.json"])
+    done = CliRunner().invoke(app, ["sessions", "compact", "work", "--out", "short.json"])
     assert (done.exit_code, "--out is for files" in done.stderr) == (2, True)
     (tmp_path / "work").write_text(json.dumps([message_codec.to_dict(one) for one in TALK]), "utf-8")
     before = stored.read_bytes()
-    assert CliRunner().invoke(app, ["compact", "work", "--window", "40000"]).exit_code == 0
+    assert CliRunner().invoke(app, ["sessions", "compact", "work", "--window", "40000"]).exit_code == 0
     assert stored.read_bytes() == before
-    done = CliRunner().invoke(app, ["compact", "nothing"])
+    done = CliRunner().invoke(app, ["sessions", "compact", "nothing"])
     assert (done.exit_code, "there is no session 'nothing'" in done.stderr) == (2, True)

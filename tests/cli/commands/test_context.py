@@ -54,7 +54,7 @@ DIRTY = {
 
 
 def context(*arguments: str, stdin: str | None = None) -> Any:
-    return CliRunner().invoke(app, ["context", *arguments], input=stdin)
+    return CliRunner().invoke(app, ["sessions", "context", *arguments], input=stdin)
 
 
 def told(file: object, *options: str) -> dict[str, Any]:

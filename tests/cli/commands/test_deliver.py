@@ -1,4 +1,4 @@
-"""`agent-monitor deliver`: the result of a call whose run has paused for it."""
+"""`agent-monitor sessions deliver`: the result of a call whose run has paused for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(place: Path) -> Path:
 
 
 def rows(*arguments: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in invoke("deliver", *arguments, "--json").output.splitlines()]
+    return [json.loads(line) for line in invoke("sessions", "deliver", *arguments, "--json").output.splitlines()]
 
 
 async def resumed(path: Path) -> list[str]:
@@ -50,44 +50,44 @@ async def resumed(path: Path) -> list[str]:
 
 
 def test_the_calls_that_wait_are_listed_with_their_keys(folder: Path):
-    listed = invoke("deliver", "one")
+    listed = invoke("sessions", "deliver", "one")
     assert listed.exit_code == 0, listed.output
     assert "ask_office" in listed.output
     assert "May we?" in listed.output
     assert [one["arguments"]["question"] for one in rows("two")] == ["A?", "B?"]
-    assert invoke("deliver", "ended").output == "no call waits for its result\n"
+    assert invoke("sessions", "deliver", "ended").output == "no call waits for its result\n"
     assert rows("ended") == []
 
 
 def test_a_run_goes_on_with_a_result_that_was_delivered(folder: Path):
-    stored = invoke("deliver", "one", "yes")
+    stored = invoke("sessions", "deliver", "one", "yes")
     assert stored.exit_code == 0, stored.output
-    assert "agent-monitor resume one" in stored.output
+    assert "agent-monitor sessions resume one" in stored.output
     assert anyio.run(resumed, folder / "one.session") == ["yes"]
 
 
 def test_of_several_calls_one_is_named(folder: Path):
     first, second = rows("two")
-    refused = invoke("deliver", "two", "yes")
+    refused = invoke("sessions", "deliver", "two", "yes")
     assert refused.exit_code == 2
     assert first["call"] in refused.output
-    assert invoke("deliver", "two", "-", "--call", second["call"], said="from stdin\n").exit_code == 0
-    assert invoke("deliver", "two", "too late", "--failed").exit_code == 0
+    assert invoke("sessions", "deliver", "two", "-", "--call", second["call"], said="from stdin\n").exit_code == 0
+    assert invoke("sessions", "deliver", "two", "too late", "--failed").exit_code == 0
     assert anyio.run(resumed, folder / "two.session") == ["too late", "from stdin\n"]
 
 
 def test_what_cannot_be_delivered_is_refused(folder: Path):
     no_key, no_session = ("one", "x", "--call", "other"), ("nowhere", "x")
     for arguments in (("ended", "x"), no_key, no_session, ("one", "--failed"), ("one", "--call", "x")):
-        assert invoke("deliver", *arguments).exit_code == 2, arguments
+        assert invoke("sessions", "deliver", *arguments).exit_code == 2, arguments
     assert len(rows("one")) == 1
 
 
 def test_the_same_result_may_be_delivered_again_and_no_other(folder: Path):
     (waiting,) = rows("one")
     for _ in range(2):
-        assert invoke("deliver", "one", "yes", "--call", waiting["call"]).exit_code == 0
-    assert invoke("deliver", "one", "no", "--call", waiting["call"]).exit_code == 2
+        assert invoke("sessions", "deliver", "one", "yes", "--call", waiting["call"]).exit_code == 0
+    assert invoke("sessions", "deliver", "one", "no", "--call", waiting["call"]).exit_code == 2
     assert anyio.run(resumed, folder / "one.session") == ["yes"]
 
 

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from monitor.cli.app import app
 from monitor.cli.hooks.agents import ANSWERS, HOOKS
-from monitor.cli.hooks.first_look import MOST_ASKED
-from monitor.cli.hooks.found_settings import has_settings
+from monitor.cli.hooks.first_look import MOST_ASKED, has_settings
 from monitor.cli.hooks.session_lines import SessionLines
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.survey import survey

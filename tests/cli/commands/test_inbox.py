@@ -1,4 +1,4 @@
-"""`agent-monitor inbox`: runs of many sessions that wait for a person, and answers to them."""
+"""`agent-monitor sessions inbox`: runs that wait for a person, and answers to them."""
 
 from __future__ import annotations
 
@@ -41,34 +41,36 @@ def folder(place: Path) -> Path:
 
 
 def test_what_waits_is_listed_by_state_and_age_with_its_questions(folder: Path):
-    listed = invoke("inbox")
+    listed = invoke("sessions", "inbox")
     assert listed.exit_code == 0, listed.output
     assert "letters" in listed.output
     assert "waiting" in listed.output
     assert f"1 run in {folder}" in listed.output
-    (row,) = map(json.loads, invoke("inbox", "--state", "waiting", "--json").output.splitlines())
+    (row,) = map(json.loads, invoke("sessions", "inbox", "--state", "waiting", "--json").output.splitlines())
     assert (row["session"], row["state"], len(row["questions"])) == ("letters", "waiting", 2)
     assert row["questions"][0]["arguments"] == {"to": "Ada"}
-    assert "0 runs" in invoke("inbox", "--state", "stopped").output
-    assert "0 runs" in invoke("inbox", "--older-than", "60").output
-    assert "1 run " in invoke("inbox", "--state", "ended").output
-    assert invoke("inbox", "--state", "lost").exit_code == 2
-    whole = invoke("inbox", "letters").output
+    assert "0 runs" in invoke("sessions", "inbox", "--state", "stopped").output
+    assert "0 runs" in invoke("sessions", "inbox", "--older-than", "60").output
+    assert "1 run " in invoke("sessions", "inbox", "--state", "ended").output
+    assert invoke("sessions", "inbox", "--state", "lost").exit_code == 2
+    whole = invoke("sessions", "inbox", "letters").output
     assert "May send be called?" in whole
     assert "to: Bob" in whole
 
 
 def test_an_answer_is_stored_and_the_run_goes_on_with_it(folder: Path):
-    assert "say --yes or --no" in invoke("inbox", "letters", "--why", "so").output
-    assert "name one of the open questions" in invoke("inbox", "letters", "--yes").output
-    (row,) = map(json.loads, invoke("inbox", "letters", "--json").output.splitlines())
+    assert "say --yes or --no" in invoke("sessions", "inbox", "letters", "--why", "so").output
+    assert "name one of the open questions" in invoke("sessions", "inbox", "letters", "--yes").output
+    (row,) = map(json.loads, invoke("sessions", "inbox", "letters", "--json").output.splitlines())
     first, second = (asked["id"] for asked in row["questions"])
-    done = invoke("inbox", "letters", "--yes", "--question", first)
-    assert done.output == "approved; agent-monitor resume letters goes on with the run\n"
-    said = json.loads(invoke("inbox", "letters", "--no", "--why", "Not Bob.", "--by", "Eve", "--json").output)
+    done = invoke("sessions", "inbox", "letters", "--yes", "--question", first)
+    assert done.output == "approved; agent-monitor sessions resume letters goes on with the run\n"
+    said = json.loads(
+        invoke("sessions", "inbox", "letters", "--no", "--why", "Not Bob.", "--by", "Eve", "--json").output
+    )
     assert said == {"question": second, "decision": "denied"}
-    assert "no question is open" in invoke("inbox", "letters", "--yes").output
-    assert "say which session" in invoke("inbox", "--yes").output
+    assert "no question is open" in invoke("sessions", "inbox", "letters", "--yes").output
+    assert "say which session" in invoke("sessions", "inbox", "--yes").output
 
     async def resumed() -> monitor.Outcome:
         async with SQLiteSession(folder / "letters.session") as session:

@@ -230,7 +230,7 @@ def labelled(tmp_path: Path) -> str:
 
 def test_agreement_with_the_labels_and_how_far_the_confidence_can_be_trusted(tmp_path: Path) -> None:
     judge = recorded(tmp_path / "replies.jsonl", reply(0.95), reply(0.5), reply(0.05), reply(1.0))
-    done = invoke("judge-eval", "--judge", judge, "--json", labelled(tmp_path))
+    done = invoke("calibrate", "judge-eval", "--judge", judge, "--json", labelled(tmp_path))
     assert done.exit_code == 0, done.output
     data = json.loads(done.stdout)
     assert data["agreement"] == 0.5
@@ -252,7 +252,7 @@ def test_agreement_with_the_labels_and_how_far_the_confidence_can_be_trusted(tmp
 
 def test_the_same_for_people(tmp_path: Path) -> None:
     judge = recorded(tmp_path / "replies.jsonl", reply(0.95), reply(0.5), reply(0.05), reply(1.0))
-    done = invoke("judge-eval", "--judge", judge, labelled(tmp_path))
+    done = invoke("calibrate", "judge-eval", "--judge", judge, labelled(tmp_path))
     assert "2 of 4 verdicts agree with the label (50%); Brier score 0.314." in done.stdout
     assert "Not: stuck 2, hard." in done.stdout
     assert "Left out: 3 without a label that counts, 1 too short to be asked about." in done.stdout
@@ -262,7 +262,7 @@ def test_the_same_for_people(tmp_path: Path) -> None:
 
 @sdk_warnings
 def test_on_the_corpus_with_a_server_and_then_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = ["judge-eval", "--judge", "google:test", "--limit", "60", "--json", str(CORPUS)]
+    options = ["calibrate", "judge-eval", "--judge", "google:test", "--limit", "60", "--json", str(CORPUS)]
     with LocalGemini(judging) as server, monkeypatch.context() as patch:
         patch.setenv("GEMINI_API_KEY", "local")
         patch.setenv("GOOGLE_GEMINI_BASE_URL", server.base_url)
@@ -286,7 +286,7 @@ def test_the_page_shows_what_the_corpus_gives_with_the_judge_that_counts(monkeyp
     with LocalGemini(judging) as server, monkeypatch.context() as patch:
         patch.setenv("GEMINI_API_KEY", "local")
         patch.setenv("GOOGLE_GEMINI_BASE_URL", server.base_url)
-        done = invoke("judge-eval", "--judge", "google:test", str(CORPUS))
+        done = invoke("calibrate", "judge-eval", "--judge", "google:test", str(CORPUS))
         tokens = 940 * len(server.requests)
     printed = [" ".join(line.split()) for line in done.stdout.splitlines()]
     for line in wanted.splitlines():
@@ -296,7 +296,13 @@ def test_the_page_shows_what_the_corpus_gives_with_the_judge_that_counts(monkeyp
 
 def test_without_answers_there_is_no_verdict_and_the_exit_code_says_so(tmp_path: Path) -> None:
     done = invoke(
-        "judge-eval", "--judge", recorded(tmp_path / "replies.jsonl", "hm"), "--limit", "3", labelled(tmp_path)
+        "calibrate",
+        "judge-eval",
+        "--judge",
+        recorded(tmp_path / "replies.jsonl", "hm"),
+        "--limit",
+        "3",
+        labelled(tmp_path),
     )
     assert done.exit_code == 1
     assert "No verdict was given." in done.stdout
@@ -306,7 +312,12 @@ def test_without_answers_there_is_no_verdict_and_the_exit_code_says_so(tmp_path:
 def test_without_labels_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
     judge = recorded(tmp_path / "replies.jsonl", reply(1))
     done = invoke(
-        "judge-eval", "--judge", judge, write(tmp_path / "runs.jsonl", run("unknown", 12, new=True)), "missing.jsonl"
+        "calibrate",
+        "judge-eval",
+        "--judge",
+        judge,
+        write(tmp_path / "runs.jsonl", run("unknown", 12, new=True)),
+        "missing.jsonl",
     )
     assert done.exit_code == 2
     assert "No run has a label" in done.stdout

@@ -15,7 +15,7 @@ from monitor.proxy.keys import locked, write_keys
 
 
 def invoke(*arguments: str, file: Path) -> Result:
-    return CliRunner().invoke(app, ["keys", *arguments, "--file", str(file)])
+    return CliRunner().invoke(app, ["proxy", "keys", *arguments, "--file", str(file)])
 
 
 def test_a_key_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:

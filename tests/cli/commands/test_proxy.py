@@ -71,7 +71,9 @@ def test_it_says_what_to_set_watches_names_keys_and_ends_with_ctrl_c(tmp_path: P
     assert "loop_detected" in stopped
     assert "Traceback" not in rest
     assert process.returncode == 130
-    shown = typer.testing.CliRunner().invoke(app, ["budget", "show", "--store", str(tmp_path / "budgets.db"), "--json"])
+    shown = typer.testing.CliRunner().invoke(
+        app, ["proxy", "budget", "show", "--store", str(tmp_path / "budgets.db"), "--json"]
+    )
     assert '"proxy/alice"' in shown.output
     assert KEY not in shown.output
 

@@ -1,4 +1,4 @@
-"""`agent-monitor resume`: a run that was stored goes on, with the options that it had."""
+"""`agent-monitor sessions resume`: a run that was stored goes on, with the options that it had."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def test_a_run_whose_process_died_in_a_tool_goes_on_and_the_effect_happened_once
     assert died.returncode == 9, died.stderr
     refused = invoke("run", "another task", "--model", model, "--session", "letters")
     assert refused.exit_code == 2
-    assert "has not ended: agent-monitor resume letters goes on with it" in refused.output
-    went_on = invoke("resume", "letters")
+    assert "has not ended: agent-monitor sessions resume letters goes on with it" in refused.output
+    went_on = invoke("sessions", "resume", "letters")
     assert went_on.exit_code == 0, went_on.output
-    assert "agent-monitor resume letters: replay:run.jsonl; tools send" in went_on.output
+    assert "agent-monitor sessions resume letters: replay:run.jsonl; tools send" in went_on.output
     assert "user Write to Ada" in went_on.output
     assert "The outcome of this call is unknown" in went_on.output
     assert "All is done." in went_on.output
     assert sent() == ["Ada"]
-    over = invoke("resume", "letters")
+    over = invoke("sessions", "resume", "letters")
     assert over.exit_code == 2
     assert "the last run of letters is over (goal: the model gave its answer)" in over.output
 
@@ -85,7 +85,7 @@ def test_everything_that_was_asked_is_stored_and_asked_again(tmp_path: Path, pla
     )  # fmt: skip
     Path("told.md").unlink()
     Path("agent-monitor.toml").unlink()
-    went_on = invoke("resume", "all", "--json")
+    went_on = invoke("sessions", "resume", "all", "--json")
     started = json.loads(went_on.output.splitlines()[0])
     assert (started["type"], started["detectors"]) == ("run_started", ["tool_call_repetition"])
     assert started["stop_when"] == "(max_turns | max_tool_calls | timeout | idle_timeout)"
@@ -97,15 +97,15 @@ def test_a_run_that_waits_for_an_approval_is_taken_up_on_a_terminal(monkeypatch:
     waits = invoke("run", "Write to Ada", *options)
     assert waits.exit_code == 8, waits.output
     assert "waits for an approval" in waits.output
-    assert "agent-monitor resume asks goes on with it" in waits.output
+    assert "agent-monitor sessions resume asks goes on with it" in waits.output
     assert sent() == []
-    still = invoke("resume", "asks")
+    still = invoke("sessions", "resume", "asks")
     assert still.exit_code == 8
     monkeypatch.setattr(
-        "monitor.cli.commands.resume.approver",
+        "monitor.cli.commands.run.approver",
         lambda: monitor.tools.TerminalApprover(read=lambda _: "y", now=count().__next__),
     )
-    done = invoke("resume", "asks")
+    done = invoke("sessions", "resume", "asks")
     assert done.exit_code == 0, done.output
     assert sent() == ["Ada"]
     with SessionReader(place / "asks.session") as session:
@@ -119,7 +119,7 @@ def test_a_run_that_a_limit_has_ended_goes_on_with_limits_that_count_anew(ending
         "run", "x", "--model", model, "--tool", "kept_tools:send", "--last-turn", "off", "--session", "s", *ending
     )
     assert first.exit_code == 3
-    again = invoke("resume", "s")
+    again = invoke("sessions", "resume", "s")
     assert again.exit_code == (0 if ending[0] == "--max-turns" else 3), again.output
 
 
@@ -127,7 +127,7 @@ def test_another_model_may_go_on():
     first = recorded(*SENDS[:1])
     assert invoke("run", "x", "--model", first, "--tool", "kept_tools:send", "--session", "s").exit_code == 6
     other = recorded(SENDS[1], name="other.jsonl")
-    assert invoke("resume", "s", "--model", other).exit_code == 0
+    assert invoke("sessions", "resume", "s", "--model", other).exit_code == 0
 
 
 def test_it_goes_on_in_the_folder_where_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -136,7 +136,7 @@ def test_it_goes_on_in_the_folder_where_it_was_begun(tmp_path: Path, monkeypatch
     assert invoke("run", "x", *options, "--session", "s").exit_code == 3
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert invoke("resume", "s").exit_code == 0
+    assert invoke("sessions", "resume", "s").exit_code == 0
 
 
 def test_a_conversation_goes_on_with_another_task(place: Path):
@@ -169,13 +169,13 @@ def test_a_session_that_cannot_be_read_is_one_sentence_and_stays_as_it_is(comman
         connection.execute("PRAGMA user_version=99")
     connection.close()
     before = {one.name: one.read_bytes() for one in place.glob("*.session")}
-    assert "file is not a database. The file was not changed" in said(command, "garbage")
-    assert "malformed. The file was not changed" in said(command, "half")
+    assert "file is not a database. The file was not changed" in said("sessions", command, "garbage")
+    assert "malformed. The file was not changed" in said("sessions", command, "half")
     assert f"has format 99, and this version knows formats up to {max(STEPS)}: update agent-monitor" in said(
-        command, "newer"
+        "sessions", command, "newer"
     )
-    assert "there is no session 'nothing'" in said(command, "nothing")
-    assert "there is no session gone/x.session" in said(command, "gone/x.session")
+    assert "there is no session 'nothing'" in said("sessions", command, "nothing")
+    assert "there is no session gone/x.session" in said("sessions", command, "gone/x.session")
     assert {one.name: one.read_bytes() for one in place.glob("*.session")} == before
 
 
@@ -186,12 +186,14 @@ def test_a_session_in_use_is_refused_and_a_run_of_a_program_is_for_the_program(p
     lock = OwnerLock(lock_path(place / "s.session"), "s")
     lock.acquire()
     try:
-        assert "the session s is in use by" in said("resume", "s")
+        assert "the session s is in use by" in said("sessions", "resume", "s")
         assert "the session s is in use by" in said("run", "y", *options)
     finally:
         lock.release()
     by_program(place / "own.session", call("gone"), "x", stop_when=monitor.MaxTurns(1), last_turn=None)
-    assert "was begun by a program, which has its tools: there, supervisor.resume(session)" in said("resume", "own")
+    assert "was begun by a program, which has its tools: there, supervisor.resume(session)" in said(
+        "sessions", "resume", "own"
+    )
 
 
 def test_a_folder_that_is_gone_and_a_wrong_name_of_a_session_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -202,6 +204,6 @@ def test_a_folder_that_is_gone_and_a_wrong_name_of_a_session_are_said(tmp_path: 
     assert invoke("run", "x", *options, "--session", "s").exit_code == 3
     monkeypatch.chdir(tmp_path)
     (tmp_path / "work").rmdir()
-    assert "where the run was begun: No such file or directory" in said("resume", "s")
+    assert "where the run was begun: No such file or directory" in said("sessions", "resume", "s")
     assert "it becomes the name of a file" in said("run", "x", *options, "--session", ".hidden")
     assert "in a folder that exists" in said("run", "x", *options, "--session", "nowhere/x.session")

@@ -57,14 +57,15 @@ def test_exit_code_1_with_a_loop(tmp_path: Path):
     done = scan(write(tmp_path / "runs.jsonl", clean(), looping()))
     assert done.exit_code == 1
     row = next(line for line in done.stdout.splitlines() if line.startswith("stuck"))
-    assert row.split() == ["stuck", "identical_calls", "x", "5", "9", "call", "5", "2", "calls", 'look({"at":"door"})']
-    assert "Stopping them there would have saved 2 turns, 2 tool calls and 0 characters." in done.stdout
+    assert row.split() == ["stuck", "identical_calls", "x", "7", "9", "call", "5", "2", "calls", 'look({"at":"door"})']
+    assert "Stopping them there would have avoided 2 turns, 2 tool calls and 0 characters." in done.stdout
 
 
-def test_exit_code_2_with_a_bad_line_which_is_named_and_the_rest_is_reported(tmp_path: Path):
+def test_a_bad_line_is_named_and_hides_no_loop(tmp_path: Path):
     file = write(tmp_path / "runs.jsonl", clean(), '{"id": "half', "", looping(), '{"id": 3, "messages": []}')
     done = scan(file)
-    assert done.exit_code == 2
+    assert done.exit_code == 1
+    assert scan(write(tmp_path / "fine.jsonl", clean(), "nonsense")).exit_code == 2
     said = done.stderr.splitlines()
     assert [line.startswith(f"{file}:{number}: ") for line, number in zip(said, (2, 5), strict=True)] == [True, True]
     assert "stuck" in done.stdout
@@ -72,10 +73,11 @@ def test_exit_code_2_with_a_bad_line_which_is_named_and_the_rest_is_reported(tmp
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir()], ids=["missing", "folder"])
-def test_exit_code_2_for_a_file_that_cannot_be_opened_and_the_others_are_read(tmp_path: Path, make: Any):
+def test_a_file_that_cannot_be_opened_is_named_and_the_others_are_read(tmp_path: Path, make: Any):
     make(tmp_path / "bad")
     done = scan(str(tmp_path / "bad"), write(tmp_path / "runs.jsonl", looping()))
-    assert done.exit_code == 2
+    assert done.exit_code == 1
+    assert scan(str(tmp_path / "bad"), write(tmp_path / "fine.jsonl", clean())).exit_code == 2
     assert f"cannot read {tmp_path / 'bad'}: " in done.stderr
     assert "Traceback" not in done.stderr
     assert "stuck" in done.stdout
@@ -107,7 +109,7 @@ def test_a_run_that_could_not_be_watched_is_named_and_the_others_are_reported(
 
     monkeypatch.setattr(sys.modules["monitor.transcripts.analysis.survey"], "RunScanner", Broken)
     done = scan(write(tmp_path / "runs.jsonl", clean("odd"), looping()))
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert "run odd: error: a detector crashed" in done.stderr
     assert "stuck" in done.stdout
 
@@ -116,7 +118,7 @@ def test_a_run_that_could_not_be_watched_is_named_and_the_others_are_reported(
 def test_stdin_plain_or_zipped(zipped: bool):
     data = (json.dumps(looping()) + "\nnonsense\n").encode()
     done = scan("-", stdin=gzip.compress(data) if zipped else data)
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert done.stderr.startswith("<stdin>:2: not JSON")
     assert "stuck" in done.stdout
 
@@ -147,13 +149,14 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
         "nonsense",
     )
     done = scan("--json", file)
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     run, summary = lines(done)
     assert (run["type"], run["id"], run["loop"], run["file"]) == ("run", "stuck", True, file)
     assert (run["message"], run["char"], run["labelled_kind"]) == (9, None, "tool_identical")
     assert run["detection"]["kind"] == "identical_calls"
     assert run["detection"]["evidence"]["xxhash"]
     assert run["saved"] == {"chars": 0, "tool_calls": 2, "turns": 2}
+    assert (run["count"], run["first_step"], run["last_step"], run["loop_usd"]) == (7, 1, 7, None)
     assert summary == {
         "type": "summary",
         "runs": 2,
@@ -176,8 +179,8 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
         "repeated_records": 0,
         "repeated_runs": 0,
         "torn_lines": 0,
-        "card": "1 of 2 runs looped: look 5 times with the same arguments, 7 steps, at an unknown cost,"
-        " could have stopped at step 5",
+        "card": "1 of 2 runs looped: look 7 times with the same arguments, step 1 to 7, at an unknown cost;"
+        " a stop at the fifth would have avoided 2 steps",
     }
 
 

@@ -68,8 +68,14 @@ def test_without_a_path_and_with_nothing_there_it_says_where_it_looked_and_is_no
 
 def test_a_loop_is_shown_with_its_call_its_result_and_what_a_stop_would_have_saved():
     done = scan(str(STUCK))
-    assert done.exit_code == 2  # 28 of its lines are broken
-    for said in ("Claude Code", "Write was called 5 times in a row", "haven't granted it yet", "10,973,214 tokens"):
+    assert done.exit_code == 1  # although 28 of its lines are broken
+    for said in (
+        "Claude Code",
+        "Write was called 5 times in a row",
+        "a stop at the fifth would have avoided",
+        "haven't granted it yet",
+        "10,973,214 tokens",
+    ):
         assert said in done.stdout
     assert "and 25 more lines could not be read" in done.stderr
 
@@ -124,7 +130,7 @@ def test_a_row_for_each_run_goes_into_a_file_that_no_spreadsheet_can_be_hurt_by(
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["loop"] for row in rows] == ["True", "False"]
-    assert rows[0]["saved_tokens"] == "10973214"
+    assert rows[0]["avoidable_tokens"] == "10973214"
     formula = tmp_path / "evil.jsonl"
     formula.write_text(
         json.dumps({"id": "=cmd|' /C calc'!A0", "messages": [{"role": "assistant", "text": "hi"}]}) + "\n"

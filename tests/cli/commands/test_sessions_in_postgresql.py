@@ -123,25 +123,27 @@ def test_a_session_is_copied_forked_searched_and_trimmed_there(server: str, addr
     said("sessions", "rm", f"{address}-2")
     said("sessions", "import", str(lines), "--database", server, "--name", "new")
     assert said("sessions", "export", f"{server}#new") == lines.read_text()
-    assert "not compacted" in said("compact", address, "--window", "200000", code=1)
+    assert "not compacted" in said("sessions", "compact", address, "--window", "200000", code=1)
     said("sessions", "rm", address, f"{server}#new")
 
 
 def test_its_questions_are_listed_and_answered_there(server: str, address: str):
     fill(stored(address))
-    (row,) = map(json.loads, said("inbox", "--database", server, "--json").splitlines())
+    (row,) = map(json.loads, said("sessions", "inbox", "--database", server, "--json").splitlines())
     assert (row["path"].partition("#")[2], row["state"]) == (address.partition("#")[2], "waiting")
-    assert "May look be called?" in said("inbox", address)
-    assert said("inbox", address, "--yes").startswith("approved; agent-monitor resume postgresql://")
-    assert "no question is open" in said("inbox", address, "--yes", code=2)
+    assert "May look be called?" in said("sessions", "inbox", address)
+    assert said("sessions", "inbox", address, "--yes").startswith(
+        "approved; agent-monitor sessions resume postgresql://"
+    )
+    assert "no question is open" in said("sessions", "inbox", address, "--yes", code=2)
     said("sessions", "rm", address)
 
 
 def test_a_run_is_told_something_and_goes_on_by_its_address(address: str):
     said("run", "--demo", "--session", address)
-    assert "has ended" in said("tell", address, "Stop there.", code=2)
-    assert "is over" in said("resume", address, code=2)
-    assert "goal" in said("replay", address)
+    assert "has ended" in said("sessions", "tell", address, "Stop there.", code=2)
+    assert "is over" in said("sessions", "resume", address, code=2)
+    assert "goal" in said("sessions", "replay", address)
     said("sessions", "rm", address)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli.hooks.watched_end import LAST_CALLS, STILL_TURNS, AskedCall, SessionEnd, is_request
+from monitor.cli.hooks.answer import LAST_CALLS, STILL_TURNS, AskedCall, SessionEnd, is_request
 from monitor.core.detector_bank import DetectorBank
 from monitor.detectors.defaults import OF_CALLS
 from monitor.detectors.detector import Detector

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.cli.hooks.recent_steps import RecentSteps
-from monitor.cli.hooks.watched_end import STILL_TURNS, NewestMessages, WatchedEnd
+from monitor.cli.hooks.answer import STILL_TURNS, NewestMessages, WatchedEnd
+from monitor.cli.hooks.session_lines import RecentSteps
 from monitor.detectors.defaults import OF_CALLS
 from monitor.transcripts.base import Chunker, RecordedRun
 from monitor.transcripts.corpus import Corpus

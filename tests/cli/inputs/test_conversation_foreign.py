@@ -200,9 +200,9 @@ OTHERS: dict[str, bytes] = {
 FILES = {**SESSIONS, **OTHERS, **{f"{path.parent.name}/{path.name}": path.read_bytes() for path in STREAMS}}
 COMMANDS: Mapping[str, Sequence[str]] = {
     "scan": ("scan", "FILE"),
-    "context": ("context", "FILE"),
-    "compact": ("compact", "FILE"),
-    "judge-eval": ("judge-eval", "--judge", "replay:REPLIES", "FILE"),
+    "context": ("sessions", "context", "FILE"),
+    "compact": ("sessions", "compact", "FILE"),
+    "judge-eval": ("calibrate", "judge-eval", "--judge", "replay:REPLIES", "FILE"),
     "run": ("run", "x", "--model", "replay:FILE"),
     "run --plan": ("run", "x", "--demo", "--plan", "FILE"),
 }
@@ -362,17 +362,17 @@ def test_records_of_two_forms_are_refused_with_the_numbers(form: Kept, tmp_path:
 def test_with_the_form_said_what_is_none_of_it_is_counted_and_it_is_not_called_fine(form: Kept, tmp_path: Path):
     mixed = [*records(form), {"role": "user", "content": "hi", "parts": [{"text": "hi"}], "agent": "x"}]
     (tmp_path / "file").write_bytes(lines(*mixed))
-    done = CliRunner().invoke(app, ["context", str(tmp_path / "file"), "--form", form, "--json"])
+    done = CliRunner().invoke(app, ["sessions", "context", str(tmp_path / "file"), "--form", form, "--json"])
     data = json.loads(done.stdout)
     assert (done.exit_code, data["ok"], data["not_understood"]) == (1, False, 1)
-    done = CliRunner().invoke(app, ["context", str(tmp_path / "file"), "--form", form])
+    done = CliRunner().invoke(app, ["sessions", "context", str(tmp_path / "file"), "--form", form])
     assert f"1 of its {len(mixed)} records is none of {form}" in done.stdout
 
 
 @pytest.mark.parametrize("form", PROVIDERS)
 def test_a_form_that_none_of_the_records_has_is_refused_although_it_is_said(form: Kept, tmp_path: Path):
     (tmp_path / "file").write_bytes(lines({"type": "item", "id": "1", "role": "user", "agent": "x"}))
-    done = CliRunner().invoke(app, ["context", str(tmp_path / "file"), "--form", form])
+    done = CliRunner().invoke(app, ["sessions", "context", str(tmp_path / "file"), "--form", form])
     assert done.exit_code == 2
     assert f"none of its 1 records is {form}" in done.stderr
 

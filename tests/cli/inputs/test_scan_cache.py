@@ -13,9 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
-from monitor.cli.inputs import scan_cache
-from monitor.cli.inputs.scan_cache import ScanCache
-from monitor.cli.inputs.survey_workers import BytesRead, SurveySettings, surveyed_files
+from monitor.cli.inputs import survey_workers
+from monitor.cli.inputs.survey_workers import BytesRead, ScanCache, SurveySettings, surveyed_files
 
 OLD_S = 1_700_000_000
 
@@ -166,7 +165,7 @@ def test_a_scan_that_was_interrupted_keeps_what_it_has_read(tmp_path: Path):
 
 
 def test_the_oldest_results_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(scan_cache, "MOST_ROWS", 2)
+    monkeypatch.setattr(survey_workers, "MOST_ROWS", 2)
     paths = [written(f"{number}.jsonl", 6) for number in range(3)]
     with ScanCache(tmp_path / "results.db", "{}") as cache:
         list(surveyed_files(paths, SurveySettings("{}"), BytesRead(), cache))

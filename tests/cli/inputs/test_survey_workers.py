@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli.inputs.scan_cache import ScanCache
-from monitor.cli.inputs.survey_workers import BytesRead, SurveySettings, surveyed_files, without_interrupts
+from monitor.cli.inputs.survey_workers import BytesRead, ScanCache, SurveySettings, surveyed_files, without_interrupts
 from monitor.transcripts.analysis.scan import Finding
 from monitor.transcripts.analysis.survey import SurveyedFile, Watcher
 from monitor.transcripts.base import RecordedMessage

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from monitor.chunks import ToolCall, UsageReport
 from monitor.cli.app import app
-from monitor.cli.options.named_models import replay_of
+from monitor.cli.options.supervisor_arguments import replay_of
 from monitor.errors import ConfigError
 from monitor.transcripts import Source, runs
 
@@ -57,7 +57,7 @@ def test_of_several_runs_one_is_named():
 
 def test_judge_eval_reads_labelled_runs_in_folders_and_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    done = invoke("judge-eval", "--judge", f"replay:{HOOKED}", str(HOOKED.parent), "missing")
+    done = invoke("calibrate", "judge-eval", "--judge", f"replay:{HOOKED}", str(HOOKED.parent), "missing")
     assert done.exit_code == 2
     assert "cannot read missing: No such file or directory" in done.stderr
     assert "No run has a label" in done.stdout

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli.options.run_arguments import RunArguments, arguments_codec
-from monitor.cli.options.run_options import RunCommandOptions
+from monitor.cli.options.run_arguments import RunArguments, RunCommandOptions, arguments_codec
 from monitor.errors import ConfigError
 
 
@@ -29,7 +28,7 @@ def test_the_demo_has_a_tool_and_outputs_where_none_is_named():
     demo = RunCommandOptions(demo=True).arguments()
     assert len(demo.tools) == 1
     assert len(demo.outputs) == 2
-    assert RunCommandOptions(demo=True, output=["x:str"]).arguments().outputs == ("x:str",)
+    assert RunCommandOptions(demo=True, outputs=["x:str"]).arguments().outputs == ("x:str",)
 
 
 def test_detectors_that_are_named_and_switched_off_are_refused():

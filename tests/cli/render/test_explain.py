@@ -62,7 +62,7 @@ def test_every_finding_is_told_with_its_evidence_its_place_and_what_was_done(run
     done = scan("--explain", "--policy", "ladder", runs)
     assert done.exit_code == 1
     told = part(done.stdout, "stuck").splitlines()
-    assert told[1] == "12 turns, 12 calls; stopped in turn 8, which would have saved 4 turns, 4 calls"
+    assert told[1] == "12 turns, 12 calls; stopped in turn 8, which would have avoided 4 turns, 4 calls"
     assert told.pop(2).startswith("read as runs, by its content: A run has an id")
     assert told[2] == "  tool_call_repetition: identical_calls"
     assert " ".join(told[3].split()) == (

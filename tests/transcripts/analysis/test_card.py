@@ -41,18 +41,19 @@ def test_one_of_many_runs(tmp_path: Path):
     fine = run_of(tmp_path, 1)
     looping = run_of(tmp_path, 12, model="gpt-4o-2024-08-06", tokens=100_000)
     assert card_of(*[fine] * 83, looping) == (
-        "1 of 84 runs looped: view 5 times with the same arguments, 12 steps, about $3.00, could have stopped at step 5"
+        "1 of 84 runs looped: view 12 times with the same arguments, step 1 to 12, about $3.00;"
+        " a stop at the fifth would have avoided $1.75"
     )
 
 
 def test_of_several_the_costliest_is_told(tmp_path: Path):
     said = card_of(run_of(tmp_path, 30), run_of(tmp_path, 12, model="gpt-4o-2024-08-06", tokens=100_000))
-    assert said.startswith("2 of 2 runs looped. The costliest: view 5 times")
-    assert "12 steps, about $3.00" in said
+    assert said.startswith("2 of 2 runs looped. The costliest: view 12 times")
+    assert "step 1 to 12, about $3.00" in said
 
 
 def test_an_unknown_cost_is_called_unknown(tmp_path: Path):
-    assert "12 steps, at an unknown cost" in card_of(run_of(tmp_path, 12))
+    assert "step 1 to 12, at an unknown cost" in card_of(run_of(tmp_path, 12))
 
 
 def test_no_loop_and_no_run(tmp_path: Path):
