@@ -14,7 +14,7 @@ from monitor.messages import ApprovalAnswer, SteerMessage
 from monitor.sessions.mail.mailbox import AnswerLetter, Letter, letter_codec, made, new_file
 from monitor.sessions.nodes import canonical
 from monitor.sessions.postgres.database import Database
-from monitor.sessions.postgres.session_rows import kept
+from monitor.sessions.tables.rows import kept
 
 if TYPE_CHECKING:
     from monitor.sessions.postgres.database import Connection
