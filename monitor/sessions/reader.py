@@ -145,32 +145,36 @@ def log_path(path: Path) -> Path:
 
 
 def facts_of(connection: SqlConnection) -> dict[str, Any]:
-    """Facts about the session in a file: `id`, `created_ms`, `epoch`, `forked_from`, `in_use`,
-    `step`.
+    """Facts about the session in a file: `id`, `created_ms`, `epoch`, `forked_from`, `step`, and
+    `in_use`.
+
+    The file says after which step it was closed. So of a row that a power cut has torn, it is never
+    taken that the session is not in use.
     """
-    found = (
-        connection.execute("select id, created_ms, token, forked_from, in_use, step from monitor_sessions").fetchone()
-        or (None,) * 6
-    )
-    return dict(zip(("id", "created_ms", "epoch", "forked_from", "in_use", "step"), found, strict=True))
+    found = connection.execute(
+        "select id, created_ms, token, forked_from, step, closed_at from monitor_sessions"
+    ).fetchone() or (None,) * 6
+    facts = dict(zip(("id", "created_ms", "epoch", "forked_from", "step"), found[:-1], strict=True))
+    return {**facts, "in_use": int(found[-1] != facts["step"])}
 
 
 def has_foreign_log(connection: SqlConnection, path: Path, *, owns: bool) -> bool:
-    """Whether the file says that it is not in use, and its log adds steps all the same. No step of
-    an owner is in the log before the file says that it is in use.
+    """Whether the file says that it was closed as a whole, and its log is not that of its last
+    owner or of the next one. `connection` reads both.
     """
     if not _size(log_path(path)) or not (owns or live_owner(lock_path(path)) is None):
         return False
     with closing(sqlite3.connect(f"{_address(path)}?immutable=1", uri=True, isolation_level=None)) as alone:
-        older.show(alone)
-        before, now = _place(alone), _place(connection)
-    return not before[0] and before[1:] != now[1:]
-
-
-def _place(connection: SqlConnection) -> tuple[Any, ...]:
-    facts = facts_of(connection)
-    newest = connection.execute("select max(seq) from monitor_nodes").fetchone()[0]
-    return bool(facts["in_use"]), facts["id"], facts["step"], newest
+        try:
+            older.show(alone)
+            closed = facts_of(alone)
+        except READ_FAULTS:  # a power cut came while the log was being copied into the file
+            return False
+    now = facts_of(connection)
+    if closed["in_use"] or closed["id"] is None:
+        return False
+    later, same = now["epoch"] > closed["epoch"], now["epoch"] == closed["epoch"]
+    return now["id"] != closed["id"] or not (later or (same and now["step"] == closed["step"]))
 
 
 def lacks_log(connection: SqlConnection, path: Path) -> bool:

@@ -393,15 +393,15 @@ class _OwnerRules:
         if self._use_mark is _UseMark.IN_FILE:
             return
         if self._use_mark is _UseMark.NONE:
-            self._transaction(connection, partial(self._mark, in_use=1))
+            self._transaction(connection, partial(self._mark, in_use=True))
             self._use_mark = _UseMark.IN_LOG
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if pages == copied:
             self._use_mark = _UseMark.IN_FILE
 
-    def _mark(self, connection: SqlConnection, *, in_use: int) -> None:
+    def _mark(self, connection: SqlConnection, *, in_use: bool) -> None:
         self.begin(connection)
-        connection.execute("update monitor_sessions set in_use = ?", (in_use,))
+        connection.execute(f"update monitor_sessions set closed_at = {'null' if in_use else 'step'}")
 
     def begin(self, connection: SqlConnection) -> None:
         if self._unsettled:  # the transaction before this one has failed
@@ -453,7 +453,7 @@ class _OwnerRules:
         """
         try:
             if facts_of(connection)["in_use"]:
-                self._transaction(connection, partial(self._mark, in_use=0))
+                self._transaction(connection, partial(self._mark, in_use=False))
         except Exception:  # noqa: BLE001 - whatever it is, the next owner finds the log, and copies it
             return False
         with contextlib.suppress(Exception):

@@ -146,18 +146,32 @@ async def test_a_log_of_another_file_beside_a_closed_session_is_not_taken(tmp_pa
     assert other.read_bytes() != older
 
 
-async def test_a_log_beside_an_older_copy_of_its_own_session_is_not_taken(tmp_path: Path):
+async def test_an_older_log_of_its_own_is_not_taken(tmp_path: Path):
     path = tmp_path / "a.session"
     await write(path, "first")
-    kept = path.read_bytes()  # a backup of a closed session
     async with SQLiteSession(path) as session:
         await session.append(says("second"))
         log = log_path(path).read_bytes()
-    path.write_bytes(kept)
+    await write(path, "third")
+    before = path.read_bytes()
     log_path(path).write_bytes(log)
     with pytest.raises(SessionDamaged, match="steps of another file"):
         await SQLiteSession(path).__aenter__()
-    assert path.read_bytes() == kept
+    assert path.read_bytes() == before
+    log_path(path).unlink()
+    assert texts(path) == ["first", "second", "third"]
+
+
+async def test_a_log_that_a_reader_kept_from_being_copied_is_taken(tmp_path: Path):
+    path, copy = tmp_path / "a.session", tmp_path / "copy.session"
+    await write(path, "first")
+    with SessionReader(path) as reader, reader.snapshot():
+        reader.count()
+        async with SQLiteSession(path) as session:
+            await session.append(says("second"))
+            for name in (path, log_path(path)):  # what a kill leaves
+                name.with_name(name.name.replace("a.session", "copy.session")).write_bytes(name.read_bytes())
+    assert texts(copy) == ["first", "second"]
 
 
 @pytest.mark.parametrize("held", [None, "notes.txt", "a" * 64])

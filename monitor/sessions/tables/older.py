@@ -35,7 +35,7 @@ _CALL_BODY: Final = """json_set(body, '$.type', 'call_record', '$.run', run, '$.
 _SHOWN: Final = {
     "sessions": f"""select {ONLY} as number, {_meta("id")} as id, '' as name, {_meta("created_ms")} as created_ms,
         {_meta("epoch")} as token, 0 as step, {_meta("forked_from")} as forked_from, '{OLDER}' as seal,
-        coalesce({_meta("in_use")}, 0) as in_use""",
+        case coalesce({_meta("in_use")}, 0) when 0 then 0 end as closed_at""",
     "nodes": f"""select {ONLY} as session, n.seq, lower(hex(n.id)) as id, nullif(lower(hex(p.id)), '') as parent,
         coalesce({_KINDS}, n.kind) as kind, {_kept("r.id")} as run, n.turn, n.at_ms, n.tokens,
         lower(hex(n.digest)) as digest, coalesce(n.body, '{ASIDE}' || n.artifact) as body
@@ -52,7 +52,7 @@ _SHOWN: Final = {
     "chunks": f"""select {ONLY} as session, c.seq, {_kept("r.id")} as run, c.turn, c.at_ms, c.body
         from chunk c left join run r on r.number = c.run""",
 }
-_FACTS: Final = ("number", "id", "name", "created_ms", "token", "step", "forked_from", "seal", "in_use")
+_FACTS: Final = ("number", "id", "name", "created_ms", "token", "step", "forked_from", "seal", "closed_at")
 _SEALED: Final = {
     "schema": "select type, name, tbl_name, sql from sqlite_schema",
     "meta": "select key, value from meta where key <> 'seal'",

@@ -78,7 +78,7 @@ SQLITE: Final = Dialect(
     seq="integer primary key",
     counted="",
     within="",
-    owner="in_use integer not null default 0",
+    owner="closed_at integer default 0",
     end=") strict",
 )
 POSTGRES: Final = Dialect(
