@@ -25,10 +25,9 @@ from monitor.errors import (
     SessionUnavailable,
     StoreError,
 )
-from monitor.messages import ApprovalAnswer, SteerMessage
 from monitor.sessions.faults import READ_FAULTS, not_text, typed
 from monitor.sessions.lock import OwnerLock, live_owner, lock_path
-from monitor.sessions.mail.mailbox import AnswerLetter, Letter, mailbox_of
+from monitor.sessions.mail.mailbox import Mailbox, mailbox_of
 from monitor.sessions.tables import older
 from monitor.sessions.tables.marked_folder import Blobs, blobs_of, blobs_path, sync_file, sync_folder
 from monitor.sessions.tables.reads import Reads
@@ -151,9 +150,12 @@ def facts_of(connection: SqlConnection) -> dict[str, Any]:
     The file says after which step it was closed. So of a row that a power cut has torn, it is never
     taken that the session is not in use.
     """
-    found = connection.execute(
-        "select id, created_ms, token, forked_from, step, closed_at from monitor_sessions"
-    ).fetchone() or (None,) * 6
+    found = (
+        connection.execute(
+            "select id, created_ms, token, forked_from, step, closed_at from monitor_sessions"
+        ).fetchone()
+        or (None,) * 6
+    )
     facts = dict(zip(("id", "created_ms", "epoch", "forked_from", "step"), found[:-1], strict=True))
     return {**facts, "in_use": int(found[-1] != facts["step"])}
 
@@ -262,6 +264,8 @@ class SessionReader(Reads):
         check_sqlite()
         self.path: Path = resolved(path)
         self._blobs: Blobs = blobs if blobs is not None else blobs_of(self.path)
+        self.mailbox: Mailbox = mailbox_of(self.path)
+        """Where other processes leave messages for the runs."""
         found = check_file(self.path)
         if found is None:
             raise SessionNotFound(f"there is no session {self.path}")
@@ -284,22 +288,6 @@ class SessionReader(Reads):
     def owner(self) -> SessionOwner | None:
         """The process that has the session open to write, at this moment."""
         return live_owner(lock_path(self.path))
-
-    def letters(self) -> list[Letter]:
-        """The messages of other processes that the session's owner has not stored yet."""
-        return mailbox_of(self.path).letters()
-
-    def put_letter(self, run: str, message: SteerMessage) -> Letter:
-        """Leave `message` for the run with the id `run`. It is stored when this returns."""
-        return mailbox_of(self.path).put(run, message)
-
-    def answers(self) -> list[AnswerLetter]:
-        """The answers of other processes that the session's owner has not stored yet."""
-        return mailbox_of(self.path).answers()
-
-    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
-        """Leave an answer for the session's owner. It is stored when this returns."""
-        return mailbox_of(self.path).put_answer(answer)
 
     def close(self) -> None:
         """Close the file of the session."""

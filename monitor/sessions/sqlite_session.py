@@ -294,6 +294,10 @@ class _UseMark(Enum):
     IN_FILE = 2
 
 
+_IN_USE: Final = "update monitor_sessions set closed_at = null"
+_CLOSED: Final = "update monitor_sessions set closed_at = step"
+
+
 class _OwnerRules:
     """The checks before and after each transaction of an owner; see `writer.Rules`."""
 
@@ -401,7 +405,7 @@ class _OwnerRules:
 
     def _mark(self, connection: SqlConnection, *, in_use: bool) -> None:
         self.begin(connection)
-        connection.execute(f"update monitor_sessions set closed_at = {'null' if in_use else 'step'}")
+        connection.execute(_IN_USE if in_use else _CLOSED)
 
     def begin(self, connection: SqlConnection) -> None:
         if self._unsettled:  # the transaction before this one has failed

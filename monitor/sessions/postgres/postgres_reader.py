@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from monitor.errors import SessionBusy, SessionNotFound, SessionOwner, StoreError
-from monitor.messages import ApprovalAnswer, SteerMessage
-from monitor.sessions.mail.mailbox import AnswerLetter, Letter, made, new_file
-from monitor.sessions.postgres import letters
+from monitor.sessions.mail.mailbox import Mailbox
 from monitor.sessions.postgres.database import Database, Plain
+from monitor.sessions.postgres.letters import MailTable
 from monitor.sessions.postgres.statements import FORMAT
 from monitor.sessions.reader import SessionReader
 from monitor.sessions.tables.reads import Reads
@@ -69,6 +68,8 @@ class PostgresReader(Reads):
             raise
         self._connection = self._sessions.connection
         self._rows = Rows(Plain(self._connection), self._found.number)
+        self.mailbox: Mailbox = MailTable(name, self._sessions.asked)
+        """Where other processes leave messages for the runs."""
         self.path = f"{self._sessions.shown}#{name}"
         """The address, without its password."""
 
@@ -131,29 +132,6 @@ class PostgresReader(Reads):
     def verify(self) -> tuple[TreeProblem, ...]:
         with self.snapshot():
             return super().verify()
-
-    def letters(self) -> list[Letter]:
-        """The messages of other processes that the session's owner has not stored yet."""
-        return [one for one in self._mail() if isinstance(one, Letter)]
-
-    def answers(self) -> list[AnswerLetter]:
-        """The answers of other processes that the session's owner has not stored yet."""
-        return [one for one in self._mail() if isinstance(one, AnswerLetter)]
-
-    def _mail(self) -> list[Letter | AnswerLetter]:
-        return self._sessions.asked(lambda one: letters.read(one, kept(self.name)))
-
-    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
-        """Leave an answer for the session's owner. It is stored when this returns."""
-        letter = AnswerLetter(answer=answer, file=new_file())
-        self._sessions.asked(lambda one: letters.put(one, kept(self.name), letter))
-        return letter
-
-    def put_letter(self, run: str, message: SteerMessage) -> Letter:
-        """Leave `message` for the run with the id `run`. It is stored when this returns."""
-        letter = made(run, message, new_file())
-        self._sessions.asked(lambda one: letters.put(one, kept(self.name), letter))
-        return letter
 
 
 AnyReader: TypeAlias = SessionReader | PostgresReader

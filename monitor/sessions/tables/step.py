@@ -61,7 +61,8 @@ class Step:
         planned = plan(self._read, changes.nodes, branch=changes.branch, at_ms=at_ms, new_id=new_id)
         for node in planned.nodes:
             self.node(node)
-            if node.run is not None and node.turn is not None and not self._memory.points_into(node.run):
+            shares = bool(changes.calls or changes.events or changes.chunks)
+            if shares and node.run is not None and node.turn is not None and not self._memory.points_into(node.run):
                 self._read.pointers(node.run, node.turn)  # this turn may have older nodes
         if planned.nodes:
             self.head(changes.branch, planned.head)
