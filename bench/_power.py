@@ -24,6 +24,7 @@ from monitor.errors import StoreError
 from monitor.messages import Text, UserMessage
 from monitor.sessions import Compacted, Node, SQLiteSession, compaction, message
 from monitor.sessions.nodes import canonical
+from monitor.sessions.tables import schema
 from monitor.sessions.tables.marked_folder import MARK
 from monitor.sessions.tables.schema import APPLICATION_ID
 
@@ -32,7 +33,7 @@ SECTOR = 512
 OLDER = Path(__file__).parents[1] / "tests" / "sessions" / "tables" / "format_4.sql"
 """The statements that make a session of an older format, which the first write brings forward."""
 NAME = "a.session"
-SMALL_CHECKPOINT_PAGES = 12
+SMALL_CHECKPOINT_PAGES = 60
 """So that checkpoints fall between all other steps."""
 
 Op: TypeAlias = tuple[Any, ...]
@@ -110,10 +111,11 @@ def logged(log: Log, *, synchronous: str = "FULL") -> Iterator[Callable[[Path], 
             log.add("rename", made.pop(), NAME)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(str(path), flags=flags, vfs=vfs.vfs_name)
-        connection.execute(f"PRAGMA wal_autocheckpoint={SMALL_CHECKPOINT_PAGES}")
         return connection if synchronous == "FULL" else Careless(connection, synchronous)
 
+    pages, schema.CHECKPOINT_PAGES = schema.CHECKPOINT_PAGES, SMALL_CHECKPOINT_PAGES
     yield connect
+    schema.CHECKPOINT_PAGES = pages
     vfs.unregister()
 
 

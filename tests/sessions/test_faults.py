@@ -21,7 +21,7 @@ from monitor.errors import (
 )
 from monitor.sessions import Changes, RunRecord, SessionReader, SQLiteSession, marker
 from monitor.sessions.tables.marked_folder import MARK, BlobFolder, blobs_path
-from monitor.sessions.tables.schema import FORMAT, check_sqlite
+from monitor.sessions.tables.schema import FORMAT, PAGE_BYTES, check_sqlite
 from tests.sessions.making import call, request, says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("AC-01")]
@@ -105,7 +105,7 @@ async def test_on_a_full_disk_the_step_is_refused_and_the_next_one_fits_when_the
 
     def connect(file: Path) -> sqlite3.Connection:
         made.append(sqlite3.connect(file, isolation_level=None, check_same_thread=False))
-        made[0].execute("PRAGMA max_page_count=40")
+        made[0].execute("PRAGMA max_page_count=320")
         return made[0]
 
     async with SQLiteSession(path, connect=connect) as session:
@@ -118,7 +118,7 @@ async def test_on_a_full_disk_the_step_is_refused_and_the_next_one_fits_when_the
             await session.append(says("x" * 5_000))
         assert 5 < stored < 39
         assert len(await session.nodes()) == stored
-        made[0].execute("PRAGMA max_page_count=4000")
+        made[0].execute("PRAGMA max_page_count=32000")
         await session.append(says("x" * 5_000))
         assert len(await session.nodes()) == stored + 1
         assert await session.verify() == ()
@@ -188,7 +188,7 @@ def cut(data: bytes) -> bytes:
 
 
 def stub(data: bytes) -> bytes:
-    return data[:500]
+    return data[:300]
 
 
 def text(data: bytes) -> bytes:
@@ -196,7 +196,7 @@ def text(data: bytes) -> bytes:
 
 
 def garbage_at_the_start(data: bytes) -> bytes:
-    return data[:100] + os.urandom(3_996) + data[4_096:]
+    return data[:100] + os.urandom(PAGE_BYTES - 100) + data[PAGE_BYTES:]
 
 
 def foreign(data: bytes) -> bytes:
@@ -225,7 +225,7 @@ async def test_a_garbage_page_in_the_middle_is_found_when_it_is_read_and_by_veri
             0
         ]
     data = bytearray(path.read_bytes())
-    data[(page - 1) * 4_096 : page * 4_096] = b"\x5a" * 4_096
+    data[(page - 1) * PAGE_BYTES : page * PAGE_BYTES] = b"\x5a" * PAGE_BYTES
     path.write_bytes(data)
     before = path.read_bytes()
     with pytest.raises(SessionDamaged):
@@ -239,8 +239,8 @@ async def test_a_garbage_page_in_the_middle_is_found_when_it_is_read_and_by_veri
 async def test_whichever_page_is_garbage_its_owner_gets_no_session_to_append_to(path: Path):
     await make(path, 20)
     whole = path.read_bytes()
-    for start in range(4_096, len(whole), 4_096):
-        path.write_bytes(harmed := whole[:start] + b"\x5a" * 4_096 + whole[start + 4_096 :])
+    for start in range(PAGE_BYTES, len(whole), PAGE_BYTES):
+        path.write_bytes(harmed := whole[:start] + b"\x5a" * PAGE_BYTES + whole[start + PAGE_BYTES :])
         with pytest.raises(SessionDamaged, match="not changed"):
             async with SQLiteSession(path):
                 pass
