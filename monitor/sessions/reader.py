@@ -79,6 +79,11 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def connect_writer(path: Path) -> SqlConnection:
+    """A connection of the one owner."""
+    return sqlite3.connect(path, isolation_level=None, timeout=0)
+
+
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -399,19 +404,27 @@ def default_folder() -> Path:
 
 
 @contextlib.contextmanager
-def made(path: Path) -> Iterator[FileRows]:
-    """A new file to fill. It gets the name `path` when it is whole and on the disk. Raises
-    `StoreError` if something has the name `path` already.
+def made(
+    path: Path,
+    *,
+    connect: Callable[[Path], SqlConnection] = connect_writer,
+    name: Callable[[Path, Path], None] = os.link,
+) -> Iterator[FileRows]:
+    """A new file to fill. It gets the name `path` when it is whole and on the disk, so a power cut
+    leaves no half-made session. Raises `SessionUnavailable`, and `StoreError` if something has the
+    name `path` already.
+
+    `name`: gives the file its name. `os.link` never takes the place of another file.
     """
-    if path.exists():
-        raise StoreError(f"{path} is there already; nothing was changed")
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     path = resolved(path)
     blobs = blobs_of(path)
     had_folder = blobs.folder.exists()
     try:
-        os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with closing(sqlite3.connect(beside, isolation_level=None)) as connection:
+        if name is os.link and path.exists():
+            raise FileExistsError
+        os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
+        with closing(connect(new)) as connection:
             prepare_writer(connection)
             connection.execute("BEGIN IMMEDIATE")
             make_file(connection)
@@ -419,22 +432,22 @@ def made(path: Path) -> Iterator[FileRows]:
             connection.execute("update monitor_sessions set seal = ?", (rows.seal().stored(),))
             connection.execute("COMMIT")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        sync_file(beside)
-        os.link(beside, path)  # unlike a renaming, it never takes the place of another file
+        sync_file(new)
+        name(new, path)
         sync_folder(path.parent)
     except BaseException as error:
         if not had_folder:
             blobs.remove()
         if isinstance(error, FileExistsError):
             raise StoreError(f"{path} is there already; nothing was changed") from None
-        if isinstance(error, OSError):
-            raise SessionUnavailable(f"{path} cannot be made ({error.strerror}); nothing was changed") from error
-        if isinstance(error, sqlite3.Error):
-            raise typed(error, path) from error
+        if isinstance(error, OSError | sqlite3.Error):
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SessionUnavailable(f"{path} cannot be made ({why}); nothing was written") from error
         raise
     finally:
-        for ending in ("", *_BESIDE):
-            beside.with_name(f"{beside.name}{ending}").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for ending in ("", *_BESIDE):
+                new.with_name(f"{new.name}{ending}").unlink(missing_ok=True)
 
 
 def write_facts(connection: SqlConnection, facts: Mapping[str, Any]) -> None:

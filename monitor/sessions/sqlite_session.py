@@ -21,7 +21,7 @@ from typing import Any, Final, Self, TypeVar
 import anyio
 
 from monitor._util.explained_options import explained
-from monitor.errors import SessionBusy, SessionLost, SessionNotFound, SessionUnavailable, StoreError
+from monitor.errors import SessionBusy, SessionLost, SessionNotFound, StoreError
 from monitor.messages import CallRecord
 from monitor.sessions import faults
 from monitor.sessions.closed_runs import Changes, Committed, close_run
@@ -35,12 +35,14 @@ from monitor.sessions.reader import (
     check_file,
     check_names,
     check_pages,
+    connect_writer,
     facts_of,
+    made,
     resolved,
     write_facts,
 )
 from monitor.sessions.tables import older
-from monitor.sessions.tables.marked_folder import Blobs, blobs_of, sync_file, sync_folder
+from monitor.sessions.tables.marked_folder import Blobs, blobs_of
 from monitor.sessions.tables.memory import Memory
 from monitor.sessions.tables.reads import OwnerReads
 from monitor.sessions.tables.rows import Rows
@@ -209,7 +211,7 @@ class SQLiteSession(_SqliteSession):
         self._lock = OwnerLock(lock_path(self.path), self.path.stem)
         self._rules = _OwnerRules(
             self.path,
-            connect=connect or _connect,
+            connect=connect or connect_writer,
             create=create,
             takeover=takeover,
             clock=clock,
@@ -273,16 +275,6 @@ class SQLiteSession(_SqliteSession):
         the newest format.
         """
         return self._rules.pending
-
-
-def _connect(path: Path) -> SqlConnection:
-    return sqlite3.connect(path, isolation_level=None, timeout=0)
-
-
-def _unlink(path: Path) -> None:
-    """Remove a file that was not finished, with everything that SQLite keeps beside it."""
-    for ending in ("", "-journal", "-wal", "-shm"):
-        path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
 
 
 class _UseMark(Enum):
@@ -352,24 +344,10 @@ class _OwnerRules:
         return connection
 
     def _make(self) -> None:
-        """Make the file under another name, and rename it when it is whole: a power cut leaves no
-        half-made session.
-        """
-        new = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.new")
-        try:
-            os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
-            with contextlib.closing(self._connect(new)) as connection:
-                prepare_writer(connection)
-                self._transaction(connection, self._new)
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            sync_file(new)
-            new.replace(self._path)
-            sync_folder(self._path.parent)
-        except (OSError, sqlite3.Error) as error:
-            with contextlib.suppress(OSError):
-                _unlink(new)
-            why = error.strerror if isinstance(error, OSError) else error
-            raise SessionUnavailable(f"{self._path} cannot be made ({why}); nothing was written") from error
+        at_ms = round(self._clock() * 1000)
+        with made(self._path, connect=self._connect, name=os.replace) as rows:
+            write_facts(rows.connection, {"id": id_at(at_ms), "created_ms": at_ms})
+        self._epoch = 1
 
     def _transaction(self, connection: SqlConnection, work: Callable[[SqlConnection], None]) -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -381,14 +359,6 @@ class _OwnerRules:
                 connection.execute("ROLLBACK")
             raise
         self.committed()
-
-    def _new(self, connection: SqlConnection) -> None:
-        at_ms = round(self._clock() * 1000)
-        make_file(connection)
-        write_facts(connection, {"id": id_at(at_ms), "created_ms": at_ms})
-        seal = Rows(connection).seal().stored()
-        connection.execute("update monitor_sessions set seal = ?", (seal,))
-        self._raised = 1
 
     def prepare(self, connection: SqlConnection) -> None:
         """Let the file say that it is in use, before the first step is in its log. Later calls do
