@@ -398,8 +398,7 @@ class Run(CallingRun, Generic[OutputT]):
             with anyio.move_on_after(grace_s, shield=True) as scope:
                 await self._loop.steering.stored(partial(session.end, self.outcome))
                 late = (await return_late(session.recorder.store, self.outcome.detail)).get(self.id, ())
-                if late:
-                    self._outcome = replace(self.outcome, returned=(*self.outcome.returned, *late))
+                self._outcome = replace(self.outcome, returned=(*self.outcome.returned, *late))
             if scope.cancelled_caught:
                 fault = SessionUnavailable(f"the session did not take the end of the run within {grace_s:g} s")
         except StoreError as error:

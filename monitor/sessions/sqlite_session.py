@@ -47,7 +47,7 @@ from monitor.sessions.tables.memory import Memory
 from monitor.sessions.tables.reads import OwnerReads
 from monitor.sessions.tables.rows import Rows
 from monitor.sessions.tables.schema import FORMAT, ONLY, SQLITE, SqlConnection, check_sqlite, make_file, prepare_writer
-from monitor.sessions.tables.step import Step, insert
+from monitor.sessions.tables.step import StepRows, insert
 from monitor.sessions.tree import ACTIVE
 from monitor.sessions.writer import Work, Writer
 
@@ -72,7 +72,7 @@ class SqlSession(OwnerReads):
         self.keeps_chunks = chunks
 
     @abstractmethod
-    async def _step(self, fill: Callable[[Step], T]) -> T:
+    async def _step(self, fill: Callable[[StepRows], T]) -> T:
         """Carry out a step, and return when it is stored."""
 
     # -------------------------------------------------------------- the tree
@@ -137,10 +137,10 @@ class _SqliteSession(SqlSession):
         found: T = await self._typed(lambda one: read(FileRows(one, blobs=self._blobs)), writes=False)
         return found
 
-    async def _step(self, fill: Callable[[Step], T]) -> T:
+    async def _step(self, fill: Callable[[StepRows], T]) -> T:
         def write(connection: SqlConnection) -> T:
             try:
-                step = Step(Rows(connection, memory=self._memory, blobs=self._blobs))
+                step = StepRows(Rows(connection, memory=self._memory, blobs=self._blobs))
                 result = fill(step)
                 if step.rows:
                     seal = step.seal()

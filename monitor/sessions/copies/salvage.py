@@ -34,7 +34,7 @@ from monitor.sessions.tables.rows import Rows, chunks_of, event_of, given
 from monitor.sessions.tables.schema import ONLY, SQLITE
 from monitor.sessions.tables.seal import broken
 from monitor.sessions.tables.sharing import pointed
-from monitor.sessions.tables.step import Filling, Step
+from monitor.sessions.tables.step import Filling, StepRows
 from monitor.sessions.tree import ACTIVE, TreeProblem
 
 _UNREADABLE: Final = (sqlite3.Error, MonitorError, ValueError, TypeError, KeyError, AttributeError, IndexError)
@@ -206,7 +206,7 @@ class _Salvage:
 
     # ------------------------------------------------------------------ beside the tree
 
-    def records(self, table: str, save: Callable[[Step, Sequence[Any]], None]) -> None:
+    def records(self, table: str, save: Callable[[StepRows, Sequence[Any]], None]) -> None:
         """Save the rows of a table one by one."""
         key, columns = _RECORDS[table]
         sql = f"select {columns} from monitor_{table} where {key} = ?"  # noqa: S608 - names of our own
@@ -224,26 +224,26 @@ class _Salvage:
     def _read(self, decode: Callable[[Any], T], body: str) -> T:
         return self._old.read([(decode, body)])[0]
 
-    def run(self, step: Step, row: Sequence[Any]) -> None:
+    def run(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save a run."""
         step.run(self._read(run_codec.from_dict, row[0]))
 
-    def call(self, step: Step, row: Sequence[Any]) -> None:
+    def call(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save a call."""
         step.call(self._read(call_codec.from_dict, row[0]))
 
-    def approval(self, step: Step, row: Sequence[Any]) -> None:
+    def approval(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save a question, and its answer."""
         request, answer = row
         answers = [] if answer is None else [self._read(answer_codec.from_dict, answer)]
         step.questions([self._read(request_codec.from_dict, request)], answers)
 
-    def event(self, step: Step, row: Sequence[Any]) -> None:
+    def event(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save an event."""
         run, at_ms, kind, body = row
         step.event(given(run), self._read(partial(event_of, 0, None, at_ms, kind), body).event, at_ms)
 
-    def chunk(self, step: Step, row: Sequence[Any]) -> None:
+    def chunk(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save some chunks."""
         run, turn, at_ms, body = row
         step.chunks(self._read(partial(chunks_of, given(run), turn), body), at_ms)

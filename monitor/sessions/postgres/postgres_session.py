@@ -37,7 +37,7 @@ from monitor.sessions.reader import SessionReader, default_folder, sessions_in
 from monitor.sessions.sqlite_session import SQLiteSession, SqlSession, id_at
 from monitor.sessions.tables.memory import Memory
 from monitor.sessions.tables.rows import Rows, kept
-from monitor.sessions.tables.step import Step
+from monitor.sessions.tables.step import StepRows
 from monitor.sessions.writer import Ticket, hand_back, settled
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class PostgresSession(SqlSession):
     async def _read(self, read: Callable[[Rows], T]) -> T:
         return await self._run(lambda: self._asked(lambda one: read(self._rows(one))))
 
-    async def _step(self, fill: Callable[[Step], T]) -> T:
+    async def _step(self, fill: Callable[[StepRows], T]) -> T:
         def write() -> T:
             if self._broken is not None:
                 raise type(self._broken)(*self._broken.args)
@@ -340,8 +340,8 @@ class PostgresSession(SqlSession):
 
         return await self._run(write)
 
-    def _filled(self, fill: Callable[[Step], T], connection: Connection) -> tuple[Step, str, T]:
-        step = Step(self._rows(connection))
+    def _filled(self, fill: Callable[[StepRows], T], connection: Connection) -> tuple[StepRows, str, T]:
+        step = StepRows(self._rows(connection))
         try:
             result = fill(step)
             return step, step.seal() if step.rows else "", result

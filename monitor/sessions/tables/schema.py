@@ -1,7 +1,7 @@
 """The tables of sessions, for SQLite and for PostgreSQL, and the settings that keep what SQLite
 commits.
 
-Both databases have the same tables, and the same statements read and write them. A `Dialect` has
+Both databases have the same tables, and the same statements read and write them. A `SqlDialect` has
 what differs. A file holds one session, whose number is 1.
 """
 
@@ -59,7 +59,7 @@ class SqlConnection(Protocol):
 
 
 @dataclass(slots=True, frozen=True)
-class Dialect:
+class SqlDialect:
     """What differs between the tables of the two databases."""
 
     integer: str
@@ -77,7 +77,7 @@ class Dialect:
     end: str
 
 
-SQLITE: Final = Dialect(
+SQLITE: Final = SqlDialect(
     integer="integer",
     number="integer",
     seq="integer primary key",
@@ -86,7 +86,7 @@ SQLITE: Final = Dialect(
     owner="closed_at integer default 0",
     end=") strict",
 )
-POSTGRES: Final = Dialect(
+POSTGRES: Final = SqlDialect(
     integer="bigint",
     number="bigint generated always as identity",
     seq="bigint not null",
@@ -149,13 +149,13 @@ OPEN_CALL: Final = "state in ('intended', 'awaiting_approval', 'running', 'await
 """The condition on a row of the calls whose call has not ended."""
 
 
-def tables_of(dialect: Dialect) -> list[str]:
+def tables_of(dialect: SqlDialect) -> list[str]:
     """The statements that make the tables that are not there."""
     facts = {name: getattr(dialect, name) for name in dialect.__slots__}
     return [table.format(**facts) for table in _TABLES]
 
 
-def again(table: str, dialect: Dialect) -> str:
+def again(table: str, dialect: SqlDialect) -> str:
     """The end of an insertion: what happens to a row that is there already, if rows can change."""
     if table not in KEYS:
         return ""

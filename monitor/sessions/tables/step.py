@@ -24,7 +24,7 @@ from monitor.sessions.closed_runs import Changes, Committed, RunRecord, TurnChun
 from monitor.sessions.nodes import Node, canonical
 from monitor.sessions.tables.pacing import others_go_on
 from monitor.sessions.tables.rows import ASIDE, Rows, id_of, kept
-from monitor.sessions.tables.schema import COLUMNS, Dialect, SqlConnection, again
+from monitor.sessions.tables.schema import COLUMNS, SqlConnection, SqlDialect, again
 from monitor.sessions.tables.sharing import Pointers, can_be_shared, has_pointer
 from monitor.sessions.tree import TreeProblem, plan, verify
 
@@ -41,7 +41,7 @@ _NOWHERE: Final = (None, 0)
 """The state and the attempt of a call that is not in the ledger."""
 
 
-class Step:
+class StepRows:
     """The rows that one step writes, by the table."""
 
     def __init__(self, rows: Rows) -> None:
@@ -273,7 +273,7 @@ def escaped(data: Any) -> str:
     return canonical(_NO_POINTERS.shared(data)) if has_pointer(body) else body
 
 
-def insert(connection: SqlConnection, step: Step, session: int, dialect: Dialect) -> None:
+def insert(connection: SqlConnection, step: StepRows, session: int, dialect: SqlDialect) -> None:
     """Insert the rows of a step in the transaction that is open."""
     for table, rows in step.rows.items():
         columns = COLUMNS[table]
@@ -297,13 +297,13 @@ class Filling:
     order of an export.
     """
 
-    def __init__(self, rows: Rows, dialect: Dialect) -> None:
+    def __init__(self, rows: Rows, dialect: SqlDialect) -> None:
         self._rows = rows
         self._dialect = dialect
-        self._step = Step(rows)
+        self._step = StepRows(rows)
         self._table = ""
 
-    def into(self, table: str) -> Step:
+    def into(self, table: str) -> StepRows:
         """The rows that are gathered. Those of another table are written before."""
         if self._table != table or len(self._step.rows.get(table, ())) >= _MOST_GATHERED:
             self.write()
@@ -313,7 +313,7 @@ class Filling:
     def write(self) -> None:
         """Write what was gathered."""
         insert(self._rows.connection, self._step, self._rows.session, self._dialect)
-        self._step = Step(self._rows)
+        self._step = StepRows(self._rows)
 
     def problems(self) -> Iterator[TreeProblem]:
         """Write what is left, and return the faults of the tree."""
