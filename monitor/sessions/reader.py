@@ -298,12 +298,6 @@ class SessionReader(Reads):
         """Close the file of the session."""
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
         """All reads in this block are of one moment, however much the owner writes meanwhile.
@@ -313,44 +307,25 @@ class SessionReader(Reads):
         if self._connection.in_transaction:
             yield self
             return
-        self._begin()
+        self._connection.execute("BEGIN")
         try:
             self.meta = self._typed(self._facts)
             yield self
         finally:
-            self._end()
+            with suppress(sqlite3.Error):  # SQLite may have ended it by itself
+                self._connection.execute("ROLLBACK")
 
-    def _begin(self) -> None:
-        self._connection.execute("BEGIN")
-
-    def _end(self) -> None:
-        with suppress(sqlite3.Error):  # SQLite may have ended it by itself
-            self._connection.execute("ROLLBACK")
-
-    def _typed(self, read: Any) -> Any:
-        alone = not self._connection_is_busy
+    def _typed(self, read: Callable[[], T]) -> T:
         try:
-            if alone:
-                self._begin()
-            try:
-                return read()
-            finally:
-                if alone:
-                    self._end()
+            return read()
         except READ_FAULTS as error:
             raise typed(error, self.path) from error
         except UnicodeEncodeError as error:
             raise StoreError(not_text(error)) from None
 
-    @property
-    def _connection_is_busy(self) -> bool:
-        """Whether a snapshot is being read, or the connection is being opened."""
-        connection: sqlite3.Connection | None = getattr(self, "_connection", None)
-        return connection is None or connection.in_transaction
-
     def _read(self, read: Callable[[Rows], T]) -> T:
-        found: T = self._typed(lambda: read(FileRows(self._connection, blobs=self._blobs)))
-        return found
+        with self.snapshot():
+            return self._typed(lambda: read(FileRows(self._connection, blobs=self._blobs)))
 
 
 class FileRows(Rows):

@@ -98,12 +98,6 @@ class PostgresReader(Reads):
         """Close the connection."""
         self._sessions.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
         """All reads in this block are of one moment. A block in a block is the outer one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from monitor.messages import CallRecord
 from monitor.sessions.closed_runs import ApprovalState, RunRecord, StoredEvent, TurnChunks
@@ -83,6 +83,16 @@ class Reads(ABC):
     @abstractmethod
     def _read(self, read: Callable[[Rows], T]) -> T:
         """Read what is stored at one moment."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file, or the connection."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def context(self, branch: str = ACTIVE) -> Context:
         """The messages that the model gets of a branch."""
