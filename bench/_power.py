@@ -6,9 +6,12 @@ one that was not. A power cut can: what was synced is there, of the rest any par
 
 from __future__ import annotations
 
+import hashlib
 import random
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,17 +23,17 @@ import apsw
 from monitor.errors import StoreError
 from monitor.messages import Text, UserMessage
 from monitor.sessions import Compacted, Node, SQLiteSession, compaction, message
-from monitor.sessions.tables.schema import STEPS, Steps
+from monitor.sessions.nodes import canonical
+from monitor.sessions.tables import schema
+from monitor.sessions.tables.marked_folder import MARK
+from monitor.sessions.tables.schema import APPLICATION_ID
 
 SECTOR = 512
 """What a disk writes whole."""
-LATER: Steps = {
-    **STEPS,
-    max(STEPS) + 1: ("ALTER TABLE run ADD COLUMN note TEXT", "CREATE TABLE later (key TEXT PRIMARY KEY) STRICT"),
-}
-"""A format behind the present one: what a migration will be like."""
+OLDER = Path(__file__).parents[1] / "tests" / "sessions" / "tables" / "format_4.sql"
+"""The statements that make a session of an older format, which the first write brings forward."""
 NAME = "a.session"
-SMALL_CHECKPOINT_PAGES = 12
+SMALL_CHECKPOINT_PAGES = 60
 """So that checkpoints fall between all other steps."""
 
 Op: TypeAlias = tuple[Any, ...]
@@ -108,10 +111,11 @@ def logged(log: Log, *, synchronous: str = "FULL") -> Iterator[Callable[[Path], 
             log.add("rename", made.pop(), NAME)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(str(path), flags=flags, vfs=vfs.vfs_name)
-        connection.execute(f"PRAGMA wal_autocheckpoint={SMALL_CHECKPOINT_PAGES}")
         return connection if synchronous == "FULL" else Careless(connection, synchronous)
 
+    pages, schema.CHECKPOINT_PAGES = schema.CHECKPOINT_PAGES, SMALL_CHECKPOINT_PAGES
     yield connect
+    schema.CHECKPOINT_PAGES = pages
     vfs.unregister()
 
 
@@ -119,17 +123,36 @@ def logged(log: Log, *, synchronous: str = "FULL") -> Iterator[Callable[[Path], 
 
 
 async def write(folder: Path, connect: Callable[[Path], Any], log: Log, *, seed: int, steps: int) -> None:
-    """Make a session, write, compact, close; then open it with a newer format and go on."""
+    """Make a session, or take one of an older format; write, compact, close; open it and go on."""
     chance = random.Random(seed)
-    log.add("phase", "creating")
-    async with SQLiteSession(folder / NAME, connect=connect) as session:
-        await _work(session, log, chance, steps)
-        log.add("phase", "closing")
-    log.add("phase", "migrating")
-    async with SQLiteSession(folder / NAME, connect=connect, steps=LATER) as session:
-        await _append(session, log, chance)
-        await _work(session, log, chance, steps // 3)
-        log.add("phase", "closing")
+    log.add("phase", "migrating" if seed % 2 else "creating")
+    if seed % 2:
+        _make_older(folder / NAME)
+        log.add("write", NAME, 0, (folder / NAME).read_bytes())
+        log.add("sync", NAME)
+    for part in (steps, steps // 3):
+        async with SQLiteSession(folder / NAME, connect=connect) as session:
+            await _append(session, log, chance)
+            await _work(session, log, chance, part)
+            log.add("phase", "closing")
+
+
+def _make_older(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(OLDER.read_text("utf-8"))
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute("PRAGMA user_version=4")
+        connection.execute("PRAGMA journal_mode=WAL").fetchall()
+    _keep_long_body(path.parent)
+
+
+def _keep_long_body(folder: Path) -> None:
+    """Write the long text of the older session. Its file is not logged: it was synced long ago."""
+    blobs = folder / f"{NAME}.blobs"
+    blobs.mkdir()
+    (blobs / MARK).touch()
+    body = canonical({"content": [{"text": "x" * 70_000}], "type": "user_message"}).encode()
+    (blobs / hashlib.sha256(body).hexdigest()).write_bytes(body)
 
 
 async def _work(session: SQLiteSession, log: Log, chance: random.Random, steps: int) -> None:
@@ -145,7 +168,7 @@ async def _work(session: SQLiteSession, log: Log, chance: random.Random, steps: 
                     group.start_soon(partial(_append, session, log, chance, branch=f"side {number}"))
         else:
             log.add("phase", "compacting")
-            path = await session.active_path()
+            path = [node for node in await session.active_path() if "tool_result" not in node.body]
             kept = chance.choice(path).id if path else None
             if path:
                 summary = UserMessage((Text("s" * chance.randint(1, 3_000)),), synthetic=True)
@@ -286,6 +309,8 @@ def _look(found: Cuts, files: dict[str, bytearray], known: dict[str, str], phase
         for name, data in files.items():
             if name.startswith(NAME):
                 (Path(folder) / name).write_bytes(data)
+        _keep_long_body(Path(folder))
+        (Path(folder) / f"{NAME}.lock").write_bytes(bytes(512) if len(known) % 2 else b"")  # what a cut may leave
         try:
             there = anyio.run(_opened, Path(folder) / NAME)
         except (StoreError, AssertionError) as error:
@@ -300,7 +325,7 @@ def _look(found: Cuts, files: dict[str, bytearray], known: dict[str, str], phase
 
 async def _opened(path: Path) -> dict[str, str]:
     """The nodes that are there, after the session was opened, verified and written to."""
-    async with SQLiteSession(path, steps=LATER) as session:
+    async with SQLiteSession(path) as session:
         problems = await session.verify()
         assert not problems, problems[0]
         there = {node.id: node.digest for node in await session.nodes()}

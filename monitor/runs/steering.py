@@ -110,13 +110,9 @@ class Steering:
         """Store what has happened with `store`, and remove the letters that are stored then."""
         read = tuple(self._read)
         await store()
-        if read:
-            self._mailbox_removes(read)
-
-    def _mailbox_removes(self, letters: Sequence[Letter]) -> None:
-        if self.mailbox is not None:
-            self.mailbox.remove(letters)
-        self._read = [one for one in self._read if one not in letters]
+        if read and self.mailbox is not None:
+            self.mailbox.remove(read)
+        self._read = [one for one in self._read if one not in read]
 
     def end(self) -> None:
         """Take in the last letters, and look into the mailbox no more."""

@@ -45,6 +45,7 @@ from monitor.runs.run_parts import RunParts, RunRequest
 from monitor.runs.run_session import RunSession
 from monitor.runs.steering import message_of
 from monitor.runs.supervisor_options import RunOptions
+from monitor.sessions.closed_runs import return_late
 from monitor.sessions.postgres.postgres_session import in_use
 from monitor.tools.base import CallingRun
 from monitor.verdicts import Stop
@@ -396,6 +397,8 @@ class Run(CallingRun, Generic[OutputT]):
         try:
             with anyio.move_on_after(grace_s, shield=True) as scope:
                 await self._loop.steering.stored(partial(session.end, self.outcome))
+                late = (await return_late(session.recorder.store, self.outcome.detail)).get(self.id, ())
+                self._outcome = replace(self.outcome, returned=(*self.outcome.returned, *late))
             if scope.cancelled_caught:
                 fault = SessionUnavailable(f"the session did not take the end of the run within {grace_s:g} s")
         except StoreError as error:

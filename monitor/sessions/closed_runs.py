@@ -304,9 +304,30 @@ async def _end(store: SessionStore, run: RunRecord, why: str) -> Changes:
     )
 
 
-async def _returned(store: SessionStore, run: str, why: str) -> list[Event]:
-    """The return of the messages that the run has not delivered."""
-    waiting: dict[str, SteerMessage] = {}
+async def return_late(store: SessionStore, why: str) -> dict[str, list[SteerMessage]]:
+    """Return the messages in the mailbox to runs that have ended: they came while the end was being
+    stored. Each is an event of its run then. Returns them by the ids of their runs.
+    """
+    if store.mailbox is None:
+        return {}
+    await store.mailbox.look()
+    letters = store.mailbox.letters()
+    ended = {one.id for one in await store.runs(hidden=True) if one.state is RunStage.ENDED} if letters else set()
+    late: dict[str, list[SteerMessage]] = {}
+    for run in ended.intersection(one.run for one in letters):
+        of_run = [one for one in letters if one.run == run]
+        events = await _returned(store, run, why, [one.message for one in of_run])
+        await store.commit(Changes(events=events, events_run=run))
+        store.mailbox.remove(of_run)
+        late[run] = [event.message for event in events]
+    return late
+
+
+async def _returned(store: SessionStore, run: str, why: str, late: Sequence[SteerMessage] = ()) -> list[SteerReturned]:
+    """The return of the messages that the run has not delivered. `late`: of which its events may
+    know nothing.
+    """
+    waiting = {message.id: message for message in late}
     at_s, turn = 0.0, 0
     for stored in await store.events(run):
         event = stored.event

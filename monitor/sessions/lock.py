@@ -5,7 +5,7 @@ file loses all its locks on it, also those of SQLite. When the owner dies, the s
 lock. So the lock alone says whether there is an owner: no process number and no host name does.
 
 The file is made whole, with our mark in it. A file of the same name without the mark is another
-program's: it is never locked, written or removed.
+program's: it is never locked, written or removed. An empty one is ours: a power cut may leave it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from monitor.errors import SessionBusy, SessionOwner, SessionUnavailable
+from monitor.sessions.tables.marked_folder import sync_folder
 
 MARK: Final = '{"agent_monitor": "the lock of a session"'
 """The first characters of a lock file of ours."""
@@ -106,7 +107,7 @@ class OwnerLock:
             raise SessionUnavailable(
                 f"the lock file {self._path} cannot be opened ({error.strerror}); nothing was changed"
             ) from error
-        if not _read(file).startswith(MARK):
+        if not _is_ours(file):
             os.close(file)
             raise SessionUnavailable(
                 f"{self._path} is no lock file of agent-monitor, and was not changed. Rename it, or give the session"
@@ -211,7 +212,9 @@ def _make(path: Path) -> None:
     file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         _write(file, None, must=True)
+        os.fsync(file)
         os.close(file)
+        sync_folder(path.parent)
         try:
             os.link(beside, path)
         except FileExistsError:
@@ -221,11 +224,14 @@ def _make(path: Path) -> None:
                 beside.rename(path)
     finally:
         beside.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
-def _read(file: int) -> str:
+def _is_ours(file: int) -> bool:
+    """Whether the file has our mark. A power cut may leave a file of ours empty, or with zeros."""
     os.lseek(file, 0, os.SEEK_SET)
-    return os.read(file, LENGTH).decode("utf-8", "replace")
+    text = os.read(file, LENGTH).decode("utf-8", "replace")
+    return text.startswith(MARK) or not text.strip("\0")
 
 
 def _write(file: int, owner: SessionOwner | None, *, must: bool = False) -> None:

@@ -7,46 +7,43 @@ import os
 import re
 import secrets
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 from monitor.errors import (
     ConfigError,
+    MonitorError,
     SessionDamaged,
     SessionNotFound,
     SessionOwner,
+    SessionTooNew,
     SessionUnavailable,
     StoreError,
 )
-from monitor.messages import ApprovalAnswer, SteerMessage
 from monitor.sessions.faults import READ_FAULTS, not_text, typed
 from monitor.sessions.lock import OwnerLock, live_owner, lock_path
-from monitor.sessions.mail.mailbox import AnswerLetter, Letter, mailbox_of
-from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
-from monitor.sessions.tables import rows
+from monitor.sessions.mail.mailbox import Mailbox, mailbox_of
+from monitor.sessions.tables import older
 from monitor.sessions.tables.marked_folder import Blobs, blobs_of, blobs_path, sync_file, sync_folder
+from monitor.sessions.tables.reads import Reads
+from monitor.sessions.tables.rows import Rows
 from monitor.sessions.tables.schema import (
     APPLICATION_ID,
-    STEPS,
-    Reads,
-    SessionRows,
+    FORMAT,
+    ONLY,
     SqlConnection,
-    Steps,
-    check_format,
     check_sqlite,
     format_of,
-    migrate,
+    make_file,
     prepare_reader,
     prepare_writer,
 )
-from monitor.sessions.tables.seal import IN_USE, seal_anew
-from monitor.sessions.tables.stored_rows import StoredRows
-from monitor.sessions.tree import ACTIVE
+from monitor.sessions.tree import TreeProblem
 
 T = TypeVar("T")
 
@@ -58,24 +55,33 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.realpath(path))
 
 
+def _address(path: Path) -> str:
+    return f"file:{quote(os.fsencode(path.absolute()))}"
+
+
 def connect_reader(path: Path) -> sqlite3.Connection:
     """A connection that cannot write. A finished session may also be in a folder that cannot be
     written.
     """
-    address = f"file:{quote(os.fsencode(path.absolute()))}"
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=0)
+    connection = sqlite3.connect(f"{_address(path)}?mode=ro", uri=True, isolation_level=None, timeout=0)
     try:
         prepare_reader(connection)
         connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.OperationalError:
         connection.close()
-        if os.access(path.parent, os.W_OK) or _size(path.with_name(f"{path.name}-wal")):
+        if os.access(path.parent, os.W_OK) or _size(log_path(path)):
             raise
-        connection = sqlite3.connect(f"{address}?immutable=1", uri=True, isolation_level=None)
+        connection = sqlite3.connect(f"{_address(path)}?immutable=1", uri=True, isolation_level=None)
     except BaseException:
         connection.close()
         raise
+    older.show(connection)
     return connection
+
+
+def connect_writer(path: Path) -> SqlConnection:
+    """A connection of the one owner."""
+    return sqlite3.connect(path, isolation_level=None, timeout=0)
 
 
 def _size(path: Path) -> int:
@@ -89,50 +95,101 @@ CHECKED_BYTES: Final = 16 << 20
 """An owner checks all pages of a smaller file when it opens it: 1.5 ms for each megabyte."""
 
 
-def check_file(path: Path, steps: Steps = STEPS) -> int | None:
-    """The format of a session's file; `None`: it is not there, or is empty.
+def check_file(path: Path, *, owns: bool = False) -> int | None:
+    """The format of a session's file; `None`: it is not there, or is empty. `owns`: the caller
+    holds the lock.
 
     Raises `SessionDamaged` for a file that is no session or cannot be read, and `SessionTooNew`.
     The file is not changed.
     """
-    if not path.exists() or (not _size(path) and not _size(path.with_name(f"{path.name}-wal"))):
+    if not path.exists() or (not _size(path) and not _size(log_path(path))):
         return None
     try:
-        connection = connect_reader(path)
-        try:
-            return _checked(connection, path, steps)
-        finally:
-            connection.close()
+        with closing(connect_reader(path)) as connection:
+            return _checked(connection, path, owns=owns)
     except READ_FAULTS as error:
         raise typed(error, path) from error
 
 
-def _checked(connection: SqlConnection, path: Path, steps: Steps) -> int:
-    found = format_of(connection)
+def check_session(connection: SqlConnection, path: Path) -> int:
+    """The format of the file. Raises `SessionDamaged` if it is no session, and `SessionTooNew`."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise SessionDamaged(f"{path.name} is no session of agent-monitor. It was not changed.")
-    check_format(path.stem, found, steps)
+    found = format_of(connection)
+    if found > FORMAT:
+        raise SessionTooNew(path.stem, found, FORMAT)
+    return found
+
+
+def _checked(connection: SqlConnection, path: Path, *, owns: bool) -> int:
+    found = check_session(connection, path)
     page_bytes, pages = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count"))
-    if not _size(path.with_name(f"{path.name}-wal")) and _size(path) < page_bytes * pages:
+    if not _size(log_path(path)) and _size(path) < page_bytes * pages:
         raise SessionDamaged(f"{path.name} was cut off: it has fewer pages than it says. It was not changed.")
-    if not {"id", "epoch"} <= rows.meta(connection).keys():
+    if facts_of(connection)["id"] is None:
         raise SessionDamaged(f"{path.name} does not say which session it is. It was not changed.")
-    connection.execute("SELECT max(seq) FROM node").fetchone()
+    connection.execute("select max(seq) from monitor_nodes").fetchone()
     if lacks_log(connection, path):
         raise SessionDamaged(
             f"{path.name} was in use, and its log {path.name}-wal is not there: its newest steps are lost, or it is a"
-            f" plain copy of an open session. It was not changed. agent-monitor sessions salvage makes a session of"
+            " plain copy of an open session. It was not changed. agent-monitor sessions salvage makes a session of"
             " what is left"
         )
+    if has_foreign_log(connection, path, owns=owns):
+        raise SessionDamaged(
+            f"{path.name} was closed as a whole, and the log {path.name}-wal beside it has steps of another file."
+            " Nothing was changed: move the log away, then open the session"
+        )
     return found
+
+
+def log_path(path: Path) -> Path:
+    """The path of the log that SQLite keeps beside a file."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def facts_of(connection: SqlConnection) -> dict[str, Any]:
+    """Facts about the session in a file: `id`, `created_ms`, `epoch`, `forked_from`, `step`, and
+    `in_use`.
+
+    The file says after which step it was closed. So of a row that a power cut has torn, it is never
+    taken that the session is not in use.
+    """
+    found = (
+        connection.execute(
+            "select id, created_ms, token, forked_from, step, closed_at from monitor_sessions"
+        ).fetchone()
+        or (None,) * 6
+    )
+    facts = dict(zip(("id", "created_ms", "epoch", "forked_from", "step"), found[:-1], strict=True))
+    return {**facts, "in_use": int(found[-1] != facts["step"])}
+
+
+def has_foreign_log(connection: SqlConnection, path: Path, *, owns: bool) -> bool:
+    """Whether the file says that it was closed as a whole, and its log is not that of its last
+    owner or of the next one. `connection` reads both.
+    """
+    if not _size(log_path(path)) or not (owns or live_owner(lock_path(path)) is None):
+        return False
+    with closing(sqlite3.connect(f"{_address(path)}?immutable=1", uri=True, isolation_level=None)) as alone:
+        try:
+            older.show(alone)
+            closed = facts_of(alone)
+        except READ_FAULTS:  # a power cut came while the log was being copied into the file
+            return False
+    now = facts_of(connection)
+    if closed["in_use"] or closed["id"] is None:
+        return False
+    later, same = now["epoch"] > closed["epoch"], now["epoch"] == closed["epoch"]
+    return now["id"] != closed["id"] or not (later or (same and now["step"] == closed["step"]))
 
 
 def lacks_log(connection: SqlConnection, path: Path) -> bool:
     """Whether the file says that it is in use, and its log is missing. An owner that begins or ends
     at this moment is no reason.
     """
-    log = path.with_name(f"{path.name}-wal")
-    return not _size(log) and bool(rows.meta(connection).get(IN_USE)) and not _size(log) and not _owned_elsewhere(path)
+    log = log_path(path)
+    return not _size(log) and bool(facts_of(connection)["in_use"]) and not _size(log) and not _owned_elsewhere(path)
 
 
 def _owned_elsewhere(path: Path) -> bool:
@@ -208,17 +265,23 @@ class SessionReader(Reads):
     `SQLiteSession`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, blobs: Blobs | None = None, steps: Steps = STEPS) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, blobs: Blobs | None = None) -> None:
         check_sqlite()
         self.path: Path = resolved(path)
         self._blobs: Blobs = blobs if blobs is not None else blobs_of(self.path)
-        found = check_file(self.path, steps)
+        self.mailbox: Mailbox = mailbox_of(self.path)
+        """Where other processes leave messages for the runs."""
+        found = check_file(self.path)
         if found is None:
             raise SessionNotFound(f"there is no session {self.path}")
         self.format = found
         self._connection = self._typed(lambda: connect_reader(self.path))
-        self.meta: dict[str, Any] = self._typed(lambda: rows.meta(self._connection))
+        self.meta: dict[str, Any] = self._typed(self._facts)
         """Facts about the file, such as its id."""
+
+    def _facts(self) -> dict[str, Any]:
+        facts = facts_of(self._connection)
+        return {name: value for name, value in facts.items() if value is not None and name != "step"}
 
     @property
     def id(self) -> str:
@@ -231,31 +294,9 @@ class SessionReader(Reads):
         """The process that has the session open to write, at this moment."""
         return live_owner(lock_path(self.path))
 
-    def letters(self) -> list[Letter]:
-        """The messages of other processes that the session's owner has not stored yet."""
-        return mailbox_of(self.path).letters()
-
-    def put_letter(self, run: str, message: SteerMessage) -> Letter:
-        """Leave `message` for the run with the id `run`. It is stored when this returns."""
-        return mailbox_of(self.path).put(run, message)
-
-    def answers(self) -> list[AnswerLetter]:
-        """The answers of other processes that the session's owner has not stored yet."""
-        return mailbox_of(self.path).answers()
-
-    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
-        """Leave an answer for the session's owner. It is stored when this returns."""
-        return mailbox_of(self.path).put_answer(answer)
-
     def close(self) -> None:
         """Close the file of the session."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
@@ -266,44 +307,57 @@ class SessionReader(Reads):
         if self._connection.in_transaction:
             yield self
             return
-        self._begin()
+        self._connection.execute("BEGIN")
         try:
-            self.meta = self._typed(lambda: rows.meta(self._connection))
+            self.meta = self._typed(self._facts)
             yield self
         finally:
-            self._end()
+            with suppress(sqlite3.Error):  # SQLite may have ended it by itself
+                self._connection.execute("ROLLBACK")
 
-    def _begin(self) -> None:
-        self._connection.execute("BEGIN")
-
-    def _end(self) -> None:
-        with suppress(sqlite3.Error):  # SQLite may have ended it by itself
-            self._connection.execute("ROLLBACK")
-
-    def _typed(self, read: Any) -> Any:
-        alone = not self._connection_is_busy
+    def _typed(self, read: Callable[[], T]) -> T:
         try:
-            if alone:
-                self._begin()
-            try:
-                return read()
-            finally:
-                if alone:
-                    self._end()
+            return read()
         except READ_FAULTS as error:
             raise typed(error, self.path) from error
         except UnicodeEncodeError as error:
             raise StoreError(not_text(error)) from None
 
-    @property
-    def _connection_is_busy(self) -> bool:
-        """Whether a snapshot is being read, or the connection is being opened."""
-        connection: sqlite3.Connection | None = getattr(self, "_connection", None)
-        return connection is None or connection.in_transaction
+    def _read(self, read: Callable[[Rows], T]) -> T:
+        with self.snapshot():
+            return self._typed(lambda: read(FileRows(self._connection, blobs=self._blobs)))
 
-    def _read(self, read: Callable[[SessionRows], T]) -> T:
-        found: T = self._typed(lambda: read(StoredRows(self._connection, self._blobs)))
-        return found
+
+class FileRows(Rows):
+    """The rows of a session in a file, whose pages can be damaged as well."""
+
+    def verify(self) -> Iterator[TreeProblem]:
+        """The faults of its pages, of its tables, of the chain of its nodes, of its long bodies."""
+        try:
+            for (said,) in self.connection.execute("PRAGMA integrity_check(20)"):
+                if said != "ok":
+                    yield TreeProblem(f"the file: {said}")
+            for table, number, *_ in self.connection.execute("PRAGMA foreign_key_check"):
+                yield TreeProblem(f"the table {table}: row {number} refers to a row that is missing")
+            if older.is_older(self.connection):
+                yield from older.problems(self.connection)
+            yield from super().verify()
+            if not older.is_older(self.connection) and tables_in(self.connection) != _tables():
+                yield TreeProblem("the tables are not those that were made: a trigger or an index was changed")
+        except (*READ_FAULTS, MonitorError) as error:
+            yield TreeProblem(f"the file cannot be read to its end: {error}")
+
+
+@cache
+def _tables() -> frozenset[Any]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        make_file(connection)
+        return tables_in(connection)
+
+
+def tables_in(connection: SqlConnection) -> frozenset[Any]:
+    """The tables, indexes and triggers of a file, as the statements that made them."""
+    return frozenset(connection.execute("select type, name, tbl_name, sql from sqlite_schema").fetchall())
 
 
 # --------------------------------------------------------------------------------------------------
@@ -325,98 +379,58 @@ def default_folder() -> Path:
 
 
 @contextlib.contextmanager
-def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[SqlConnection, Blobs]]:
-    """A new file to fill. It gets the name `path` when it is whole and on the disk.
+def made(
+    path: Path,
+    *,
+    connect: Callable[[Path], SqlConnection] = connect_writer,
+    name: Callable[[Path, Path], None] = os.link,
+) -> Iterator[FileRows]:
+    """A new file to fill. It gets the name `path` when it is whole and on the disk, so a power cut
+    leaves no half-made session. Raises `SessionUnavailable`, and `StoreError` if something has the
+    name `path` already.
 
-    `copy_of`: the new file begins as a copy of that session. Raises `StoreError` if something has
-    the name `path` already.
+    `name`: gives the file its name. `os.link` never takes the place of another file.
     """
-    if path.exists():
-        raise StoreError(f"{path} is there already; nothing was changed")
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     path = resolved(path)
     blobs = blobs_of(path)
     had_folder = blobs.folder.exists()
     try:
-        if copy_of is not None:
-            _copy(copy_of, beside)
-        else:
-            os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with contextlib.closing(sqlite3.connect(beside, isolation_level=None)) as connection:
+        if name is os.link and path.exists():
+            raise FileExistsError
+        os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
+        with closing(connect(new)) as connection:
             prepare_writer(connection)
             connection.execute("BEGIN IMMEDIATE")
-            migrate(connection, STEPS)
-            rows.write_meta(connection, "epoch", 1)
-            yield connection, blobs
-            seal_anew(connection)
+            make_file(connection)
+            yield (rows := FileRows(connection, blobs=blobs))
+            connection.execute("update monitor_sessions set seal = ?", (rows.seal().stored(),))
             connection.execute("COMMIT")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        sync_file(beside)
-        os.link(beside, path)  # unlike a renaming, it never takes the place of another file
+        sync_file(new)
+        name(new, path)
         sync_folder(path.parent)
-    except FileExistsError:
-        raise StoreError(f"{path} is there already; nothing was changed") from None
-    except (sqlite3.Error, OSError) as error:
-        raise _fault(error, path) from error
-    except BaseException:
+    except BaseException as error:
         if not had_folder:
             blobs.remove()
+        if isinstance(error, FileExistsError):
+            raise StoreError(f"{path} is there already; nothing was changed") from None
+        if isinstance(error, OSError | sqlite3.Error):
+            why = error.strerror if isinstance(error, OSError) else error
+            raise SessionUnavailable(f"{path} cannot be made ({why}); nothing was written") from error
         raise
     finally:
-        for ending in ("", "-wal", "-shm", "-journal"):
-            beside.with_name(f"{beside.name}{ending}").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for ending in ("", *_BESIDE):
+                new.with_name(f"{new.name}{ending}").unlink(missing_ok=True)
 
 
-def _fault(error: BaseException, path: Path) -> StoreError:
-    if isinstance(error, OSError):
-        return SessionUnavailable(f"{path} cannot be made ({error.strerror}); nothing was changed")
-    return typed(error, path)
-
-
-def _copy(source: Path, beside: Path) -> None:
-    """Copy everything that is acknowledged now. The owner may go on writing meanwhile."""
-    with contextlib.closing(connect_reader(source)) as reader:
-        os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        reader.execute("VACUUM INTO ?", (f"file:{quote(os.fsencode(beside.absolute()))}",))
-
-
-def fork_file(source: Path, into: Path, *, at: str | None = None, clock_s: float | None = None) -> str:
-    """Copy a session, also one that is being written. Returns the id of the copy.
-
-    `at`: the node at which the copy's active path ends. Raises `StoreError` if `into` exists
-    already, or if the session has no such node.
-    """
-    at_ms = round((time.time() if clock_s is None else clock_s) * 1000)
-    id = new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
-    with _copied(source, into) as connection:
-        rows.write_meta(connection, "forked_from", rows.meta(connection)["id"])
-        rows.write_meta(connection, "id", id)
-        rows.write_meta(connection, "created_ms", at_ms)
-        if at is not None:
-            rows.write_head(connection, ACTIVE, at)
-    return id
-
-
-def copy_file(source: Path, into: Path) -> None:
-    """Copy a session with its id, also one that is being written: all that is stored now, with its
-    long texts. A plain copy of an open file has neither.
-
-    Raises `StoreError` if `into` exists already.
-    """
-    with _copied(source, into):
-        pass
-
-
-@contextlib.contextmanager
-def _copied(source: Path, into: Path) -> Iterator[SqlConnection]:
-    source = resolved(source)
-    if check_file(source) is None:
-        raise SessionNotFound(f"there is no session {source}")
-    with made(into, copy_of=source) as (connection, blobs):
-        yield connection
-        old = blobs_of(source)
-        for (digest,) in connection.execute("SELECT digest FROM artifact").fetchall():
-            blobs.put(old.get(digest))
+def write_facts(connection: SqlConnection, facts: Mapping[str, Any]) -> None:
+    """Write the row of a new session in a file."""
+    connection.execute(
+        "insert into monitor_sessions (number, id, name, created_ms, token, forked_from) values (?, ?, '', ?, 1, ?)",
+        (ONLY, facts["id"], facts.get("created_ms", 0), facts.get("forked_from")),
+    )
 
 
 @dataclass(slots=True, frozen=True)
@@ -449,7 +463,7 @@ def sessions_in(folder: Path) -> list[SessionFile]:
 def _file(path: Path) -> SessionFile:
     size, changed = 0, 0.0
     blobs = blobs_path(path)
-    parts = [path, path.with_name(f"{path.name}-wal"), *(blobs.iterdir() if blobs.is_dir() else ())]
+    parts = [path, log_path(path), *(blobs.iterdir() if blobs.is_dir() else ())]
     for part in parts:
         with contextlib.suppress(OSError):  # the log comes and goes with its owner
             stat = part.stat()

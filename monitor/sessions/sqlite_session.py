@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import os
 import secrets
 import sqlite3
@@ -22,95 +21,66 @@ from typing import Any, Final, Self, TypeVar
 import anyio
 
 from monitor._util.explained_options import explained
-from monitor.errors import SessionBusy, SessionDamaged, SessionLost, SessionNotFound, SessionUnavailable, StoreError
+from monitor.errors import SessionBusy, SessionLost, SessionNotFound, StoreError
 from monitor.messages import CallRecord
 from monitor.sessions import faults
-from monitor.sessions.closed_runs import (
-    Changes,
-    Committed,
-    close_run,
-)
+from monitor.sessions.closed_runs import Changes, Committed, close_run
 from monitor.sessions.faults import not_text
 from monitor.sessions.lock import OwnerLock, lock_path, owner_of
 from monitor.sessions.mail.mailbox import Mailbox, mailbox_of
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
-from monitor.sessions.reader import SessionReader, check_file, check_names, check_pages, resolved
-from monitor.sessions.tables import rows, writing
-from monitor.sessions.tables.marked_folder import Blobs, blobs_of, sync_file, sync_folder
-from monitor.sessions.tables.packing import Memory
-from monitor.sessions.tables.schema import (
-    STEPS,
-    OwnerReads,
-    SessionRows,
-    SqlConnection,
-    Steps,
-    check_sqlite,
-    migrate,
-    prepare_writer,
+from monitor.sessions.reader import (
+    FileRows,
+    SessionReader,
+    check_file,
+    check_names,
+    check_pages,
+    connect_writer,
+    facts_of,
+    made,
+    resolved,
+    write_facts,
 )
-from monitor.sessions.tables.seal import IN_USE, seal_anew
-from monitor.sessions.tables.stored_rows import StoredRows
+from monitor.sessions.tables import older
+from monitor.sessions.tables.marked_folder import Blobs, blobs_of
+from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.reads import OwnerReads
+from monitor.sessions.tables.rows import Rows
+from monitor.sessions.tables.schema import FORMAT, ONLY, SQLITE, SqlConnection, check_sqlite, make_file, prepare_writer
+from monitor.sessions.tables.step import StepRows, insert
 from monitor.sessions.tree import ACTIVE
 from monitor.sessions.writer import Work, Writer
 
 # --------------------------------------------------------------------------------------------------
-# The methods of a session that is kept in an SQLite, in a file or in memory.
+# The methods of a session in any database.
 
 T = TypeVar("T")
 
 
 class SqlSession(OwnerReads):
-    """A session as tables of an SQLite. What differs is where a transaction is carried out."""
+    """A session as tables of a database. What differs is where a step is carried out."""
 
-    id: str
+    id: str = ""
     """128 bits as 32 hexadecimal digits, once the session is open."""
     keeps_chunks: bool
     """Whether runs store their chunks as well, so that they can be replayed."""
     mailbox: Mailbox | None = None
     """Where other processes leave messages for the runs. `None`: no other process can."""
 
-    def __init__(self, *, blobs: Blobs, clock: Callable[[], float], memory: Memory) -> None:
-        self._blobs = blobs
+    def __init__(self, *, clock: Callable[[], float], chunks: bool) -> None:
         self._clock = clock
-        self._memory = memory
+        self.keeps_chunks = chunks
 
     @abstractmethod
-    async def _run(self, work: Work[Any], *, writes: bool) -> Any:
-        """Carry out `work`, in a transaction if it `writes`."""
-
-    async def _read(self, read: Callable[[SessionRows], T]) -> T:
-        found: T = await self._typed(lambda one: read(StoredRows(one, self._blobs)), writes=False)
-        return found
-
-    async def _write(self, work: Work[Any]) -> Any:
-        def write(connection: SqlConnection) -> Any:
-            try:
-                return work(connection)
-            except BaseException:
-                self._memory.forget()
-                raise
-
-        return await self._typed(write, writes=True)
-
-    async def _typed(self, work: Work[Any], *, writes: bool) -> Any:
-        try:
-            return await self._run(work, writes=writes)
-        except UnicodeEncodeError as error:
-            raise StoreError(not_text(error)) from None
+    async def _step(self, fill: Callable[[StepRows], T]) -> T:
+        """Carry out a step, and return when it is stored."""
 
     # -------------------------------------------------------------- the tree
 
     async def commit(self, changes: Changes) -> Committed:
-        """Write one step: all of it, or nothing. Returns when it is on the disk."""
-
-        def write(connection: SqlConnection) -> Committed:
-            at_ms = round(self._clock() * 1000)
-            return writing.commit(
-                connection, changes, self._blobs, at_ms=at_ms, new_id=partial(id_at, at_ms), memory=self._memory
-            )
-
-        done: Committed = await self._write(write)
-        return done
+        """Write one step: all of it, or nothing. Returns when it is stored."""
+        at_ms = round(self._clock() * 1000)
+        return await self._step(lambda step: step.fill(changes, at_ms=at_ms, new_id=partial(id_at, at_ms)))
 
     async def append(self, *drafts: Draft, branch: str = ACTIVE) -> tuple[Node, ...]:
         """Write nodes behind the head of a branch."""
@@ -122,13 +92,7 @@ class SqlSession(OwnerReads):
 
         With a new name as `branch`, this makes a branch of that name.
         """
-
-        def write(connection: SqlConnection) -> None:
-            self._memory.heads.pop(branch, None)
-            rows.write_head(connection, branch, node, seal=self._memory.seal(connection))
-            writing.write_seal(connection, self._memory)
-
-        await self._write(write)
+        await self._step(lambda step: step.switch(branch, node))
 
     # -------------------------------------------------------------- runs, calls, events
 
@@ -138,17 +102,11 @@ class SqlSession(OwnerReads):
 
     async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
         """See `CallLedger.intend`."""
-
-        def write(connection: SqlConnection) -> list[CallRecord]:
-            return [writing.intend(connection, record, self._blobs, self._memory) for record in records]
-
-        found: list[CallRecord] = await self._write(write)
-        return found
+        return await self._step(lambda step: [step.intend(record) for record in records])
 
     async def advance(self, record: CallRecord) -> bool:
         """See `CallLedger.advance`."""
-        done: bool = await self._write(lambda one: writing.advance(one, record, self._blobs, self._memory))
-        return done
+        return await self._step(lambda step: step.advance(record))
 
     async def __aenter__(self) -> Self:
         return self
@@ -161,6 +119,48 @@ class SqlSession(OwnerReads):
         """Close the session. After that nothing can be written."""
 
 
+class _SqliteSession(SqlSession):
+    """A session in an SQLite, in a file or in memory. What differs is who carries out a
+    transaction.
+    """
+
+    def __init__(self, *, clock: Callable[[], float], chunks: bool, memory: Memory, blobs: Blobs | None) -> None:
+        super().__init__(clock=clock, chunks=chunks)
+        self._memory = memory
+        self._blobs = blobs
+
+    @abstractmethod
+    async def _run(self, work: Work[Any], *, writes: bool) -> Any:
+        """Carry out `work`, in a transaction if it `writes`."""
+
+    async def _read(self, read: Callable[[Rows], T]) -> T:
+        found: T = await self._typed(lambda one: read(FileRows(one, blobs=self._blobs)), writes=False)
+        return found
+
+    async def _step(self, fill: Callable[[StepRows], T]) -> T:
+        def write(connection: SqlConnection) -> T:
+            try:
+                step = StepRows(Rows(connection, memory=self._memory, blobs=self._blobs))
+                result = fill(step)
+                if step.rows:
+                    seal = step.seal()
+                    insert(connection, step, ONLY, SQLITE)
+                    connection.execute("update monitor_sessions set step = step + 1, seal = ?", (seal,))
+            except BaseException:
+                self._memory.forget()
+                raise
+            return result
+
+        done: T = await self._typed(write, writes=True)
+        return done
+
+    async def _typed(self, work: Work[Any], *, writes: bool) -> Any:
+        try:
+            return await self._run(work, writes=writes)
+        except UnicodeEncodeError as error:
+            raise StoreError(not_text(error)) from None
+
+
 def id_at(at_ms: int) -> str:
     """A new id, in the order of time."""
     return new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
@@ -171,7 +171,7 @@ _POLL_S: Final = 0.02
 
 
 @explained(example="monitor.sessions.SQLiteSession('work.session')")
-class SQLiteSession(SqlSession):
+class SQLiteSession(_SqliteSession):
     """A session in one file. Everything that was acknowledged survives a power cut.
 
         async with SQLiteSession("work.session") as session:
@@ -193,31 +193,32 @@ class SQLiteSession(SqlSession):
         blobs: Blobs | None = None,
         clock: Callable[[], float] = time.time,
         connect: Callable[[Path], SqlConnection] | None = None,
-        steps: Steps = STEPS,
     ) -> None:
         """`create`: make the file if it is not there. `wait_s`: how long to wait for an owner that
         is alive. `takeover`: take the session from a live owner, which then loses it. `chunks`:
         runs store their chunks as well, so that they can be replayed.
 
         `blobs`: keeps bodies above 64 KiB; by default a folder beside the file. `clock`: returns
-        seconds since 1970. `connect`: opens another SQLite. `steps`: the formats of the file.
+        seconds since 1970. `connect`: opens another SQLite.
         """
         check_sqlite()
         self.path: Path = resolved(path)
-        self.keeps_chunks: bool = chunks
+        blobs = blobs if blobs is not None else blobs_of(self.path)
+        memory = Memory()
+        super().__init__(clock=clock, chunks=chunks, memory=memory, blobs=blobs)
         self.mailbox = mailbox_of(self.path)
         self._wait_s = wait_s
         self._lock = OwnerLock(lock_path(self.path), self.path.stem)
         self._rules = _OwnerRules(
-            self.path, connect=connect or _connect, steps=steps, create=create, takeover=takeover, clock=clock
-        )
-        super().__init__(
-            blobs=blobs if blobs is not None else blobs_of(self.path),
+            self.path,
+            connect=connect or connect_writer,
+            create=create,
+            takeover=takeover,
             clock=clock,
-            memory=self._rules.memory,
+            memory=memory,
+            blobs=blobs,
         )
         self._writer: Writer | None = None
-        self.id = ""
 
     async def __aenter__(self) -> Self:
         if self._writer is not None:
@@ -225,7 +226,7 @@ class SQLiteSession(SqlSession):
         await self._own()
         self._writer = Writer(self._rules, self.path.stem)
         try:
-            self.id = (await self._writer.run(rows.meta, writes=False))["id"]
+            self.id = (await self._writer.run(facts_of, writes=False))["id"]
         except BaseException:
             await self.aclose()
             raise
@@ -276,16 +277,6 @@ class SQLiteSession(SqlSession):
         return self._rules.pending
 
 
-def _connect(path: Path) -> SqlConnection:
-    return sqlite3.connect(path, isolation_level=None, timeout=0)
-
-
-def _unlink(path: Path) -> None:
-    """Remove a file that was not finished, with everything that SQLite keeps beside it."""
-    for ending in ("", "-journal", "-wal", "-shm"):
-        path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-
-
 class _UseMark(Enum):
     """Whether the file itself, without its log, says that it is in use."""
 
@@ -293,6 +284,10 @@ class _UseMark(Enum):
     IN_LOG = 1
     """The mark is committed, and a reader may keep the log from being copied into the file."""
     IN_FILE = 2
+
+
+_IN_USE: Final = "update monitor_sessions set closed_at = null"
+_CLOSED: Final = "update monitor_sessions set closed_at = step"
 
 
 class _OwnerRules:
@@ -303,15 +298,16 @@ class _OwnerRules:
         path: Path,
         *,
         connect: Callable[[Path], SqlConnection],
-        steps: Steps,
         create: bool,
         takeover: bool,
         clock: Callable[[], float],
+        memory: Memory,
+        blobs: Blobs,
     ) -> None:
+        """`memory`: the facts that the thread of the writer knows of the file."""
         self._path = path
         self._name = str(path)
         self._connect = connect
-        self._steps = steps
         self._create = create
         self._clock = clock
         self.takeover = takeover
@@ -321,12 +317,12 @@ class _OwnerRules:
         self._format = 0
         self._use_mark = _UseMark.NONE
         self._lost = False
-        self.memory = Memory()
-        """The facts that the thread of the writer knows of the file."""
+        self._memory = memory
+        self._blobs = blobs
         self._unsettled = False
 
     def connect(self) -> SqlConnection:
-        found = check_file(self._path, self._steps)
+        found = check_file(self._path, owns=True)
         if found is None:
             if not self._create:
                 raise SessionNotFound(f"there is no session {self._path}")
@@ -338,7 +334,8 @@ class _OwnerRules:
         try:
             prepare_writer(connection)
             self._file = self._path.stat()
-            self._format = max(self._steps) if found is None else found
+            self._format = FORMAT if found is None else found
+            older.show(connection)
             if self.takeover:  # now, and not at the first write: the old owner may wake up before that
                 self._transaction(connection, self.begin)
         except BaseException:
@@ -347,24 +344,10 @@ class _OwnerRules:
         return connection
 
     def _make(self) -> None:
-        """Make the file under another name, and rename it when it is whole: a power cut leaves no
-        half-made session.
-        """
-        new = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.new")
-        try:
-            os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
-            with contextlib.closing(self._connect(new)) as connection:
-                prepare_writer(connection)
-                self._transaction(connection, self._new)
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            sync_file(new)
-            new.replace(self._path)
-            sync_folder(self._path.parent)
-        except (OSError, sqlite3.Error) as error:
-            with contextlib.suppress(OSError):
-                _unlink(new)
-            why = error.strerror if isinstance(error, OSError) else error
-            raise SessionUnavailable(f"{self._path} cannot be made ({why}); nothing was written") from error
+        at_ms = round(self._clock() * 1000)
+        with made(self._path, connect=self._connect, name=os.replace) as rows:
+            write_facts(rows.connection, {"id": id_at(at_ms), "created_ms": at_ms})
+        self._epoch = 1
 
     def _transaction(self, connection: SqlConnection, work: Callable[[SqlConnection], None]) -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -377,21 +360,6 @@ class _OwnerRules:
             raise
         self.committed()
 
-    def _new(self, connection: SqlConnection) -> None:
-        at_ms = round(self._clock() * 1000)
-        migrate(connection, self._steps)
-        rows.write_meta(connection, "id", id_at(at_ms))
-        rows.write_meta(connection, "created_ms", at_ms)
-        rows.write_meta(connection, "epoch", 1)
-        self._raised = 1
-        self._seal_meta(connection)
-
-    def _seal_meta(self, connection: SqlConnection, *, migrated: bool = False) -> None:
-        seal = self.memory.seal(connection)
-        if seal is not None:
-            seal.meta_changed(connection, migrated=migrated)
-            seal.write(connection)
-
     def prepare(self, connection: SqlConnection) -> None:
         """Let the file say that it is in use, before the first step is in its log. Later calls do
         nothing, unless a reader has kept the log from being copied into the file.
@@ -399,27 +367,26 @@ class _OwnerRules:
         if self._use_mark is _UseMark.IN_FILE:
             return
         if self._use_mark is _UseMark.NONE:
-            self._transaction(connection, partial(self._mark, in_use=1))
+            self._transaction(connection, partial(self._mark, in_use=True))
             self._use_mark = _UseMark.IN_LOG
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if pages == copied:
             self._use_mark = _UseMark.IN_FILE
 
-    def _mark(self, connection: SqlConnection, *, in_use: int) -> None:
+    def _mark(self, connection: SqlConnection, *, in_use: bool) -> None:
         self.begin(connection)
-        rows.write_meta(connection, IN_USE, in_use)
-        self._seal_meta(connection)
+        connection.execute(_IN_USE if in_use else _CLOSED)
 
     def begin(self, connection: SqlConnection) -> None:
         if self._unsettled:  # the transaction before this one has failed
-            self.memory.forget()
+            self._memory.forget()
         self._unsettled = True
-        found = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0]
+        found = connection.execute("select token from monitor_sessions").fetchone()[0]
         if self._epoch is None:
-            migrated = migrate(connection, self._steps)
+            if older.is_older(connection):
+                older.bring_forward(connection, self._blobs)
             self._raised = found + 1
-            rows.write_meta(connection, "epoch", self._raised)
-            self._seal_meta(connection, migrated=migrated)
+            connection.execute("update monitor_sessions set token = ?", (self._raised,))
         elif found != self._epoch:
             self._lost = True
             raise SessionLost(
@@ -431,7 +398,7 @@ class _OwnerRules:
         self._unsettled = False
         if self._raised is not None:
             self._epoch, self._raised = self._raised, None
-            self._format = max(self._steps)
+            self._format = FORMAT
 
     def check_file(self) -> None:
         try:
@@ -459,8 +426,8 @@ class _OwnerRules:
         log into the file. False: a fault keeps the file from being written.
         """
         try:
-            if rows.meta(connection).get(IN_USE):
-                self._transaction(connection, partial(self._mark, in_use=0))
+            if facts_of(connection)["in_use"]:
+                self._transaction(connection, partial(self._mark, in_use=False))
         except Exception:  # noqa: BLE001 - whatever it is, the next owner finds the log, and copies it
             return False
         with contextlib.suppress(Exception):
@@ -475,15 +442,14 @@ class _OwnerRules:
 
     @property
     def pending(self) -> tuple[int, int] | None:
-        newest = max(self._steps)
-        return (self._format, newest) if self._format < newest else None
+        return (self._format, FORMAT) if self._format < FORMAT else None
 
 
 # --------------------------------------------------------------------------------------------------
 # A session that lasts as long as the program.
 
 
-class InMemorySession(SqlSession):
+class InMemorySession(_SqliteSession):
     """A session that lasts as long as the program, with the same methods as `SQLiteSession`. It has
     the same tables too, in an SQLite without a file.
     """
@@ -493,13 +459,13 @@ class InMemorySession(SqlSession):
         they can be replayed.
         """
         check_sqlite()
-        super().__init__(blobs=_Bodies(), clock=clock, memory=Memory())
-        self.keeps_chunks: bool = chunks
-        self.id = id_at(round(clock() * 1000))
+        super().__init__(clock=clock, chunks=chunks, memory=Memory(), blobs=None)
+        at_ms = round(clock() * 1000)
+        self.id = id_at(at_ms)
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA foreign_keys=ON")
-        migrate(self._connection)
-        seal_anew(self._connection)
+        make_file(self._connection)
+        write_facts(self._connection, {"id": self.id, "created_ms": at_ms})
         weakref.finalize(self, self._connection.close)
         self._lock = threading.Lock()
         self._open = True
@@ -527,20 +493,3 @@ class InMemorySession(SqlSession):
     async def aclose(self) -> None:
         """Close the session. After that nothing can be written, and everything can be read."""
         self._open = False
-
-
-class _Bodies:
-    """Long bodies, by the digests of their content."""
-
-    def __init__(self) -> None:
-        self._bodies: dict[str, bytes] = {}
-
-    def put(self, data: bytes, /) -> str:
-        digest = hashlib.sha256(data).hexdigest()
-        self._bodies[digest] = data
-        return digest
-
-    def get(self, digest: str, /) -> bytes:
-        if digest not in self._bodies:
-            raise SessionDamaged(f"the long text {digest} is not there")
-        return self._bodies[digest]

@@ -617,3 +617,18 @@ async def _carry_out(made: Any, steps: Any) -> Any:
         heads = await session.heads()
         told.append({name: ids.index(head) for name, head in heads.items() if head})
     return told
+
+
+async def test_an_answer_of_a_person_is_spent_by_the_commit_in_which_a_call_begins(opened: Any):
+    async with opened() as session:
+        first, second = call("1", approval="q"), call("2", approval="q")
+        await session.intend([first, second])
+        assert await session.advance(replace(first, state=CallState.RUNNING, attempt=1))
+        for _ in range(2):
+            with pytest.raises(StoreError, match="is used up: another call was made with it"):
+                await session.advance(replace(second, state=CallState.RUNNING, attempt=1))
+        assert await session.advance(replace(first, state=CallState.FAILED, attempt=1, text="no"))
+        assert await session.advance(replace(first, state=CallState.RUNNING, attempt=2))  # the same call again
+        with pytest.raises(StoreError, match="is used up"):
+            await session.commit(Changes(calls=[replace(second, state=CallState.RUNNING, attempt=1)]))
+        assert await session.verify() == ()

@@ -394,7 +394,7 @@ async def test_the_model_is_told_that_an_effect_is_unknown_and_an_idempotent_cal
         await supervisor([call("put"), call("send")], session=store, tools=tools).run("go", run_id="r")
     alive = False
     # what a kill leaves: neither end was stored
-    store._connection.execute("UPDATE call SET state = 'running'")
+    store._connection.execute("UPDATE monitor_calls SET state = 'running', body = json_set(body, '$.state', 'running')")
     run = (await store.runs())[0]
     await store.commit(Changes(runs=[monitor.sessions.RunRecord(id=run.id, data=run.data)]))
     model = ScriptedModel("I see.")

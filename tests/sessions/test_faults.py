@@ -21,7 +21,7 @@ from monitor.errors import (
 )
 from monitor.sessions import Changes, RunRecord, SessionReader, SQLiteSession, marker
 from monitor.sessions.tables.marked_folder import MARK, BlobFolder, blobs_path
-from monitor.sessions.tables.schema import STEPS, check_sqlite
+from monitor.sessions.tables.schema import FORMAT, PAGE_BYTES, check_sqlite
 from tests.sessions.making import call, request, says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("AC-01")]
@@ -105,7 +105,7 @@ async def test_on_a_full_disk_the_step_is_refused_and_the_next_one_fits_when_the
 
     def connect(file: Path) -> sqlite3.Connection:
         made.append(sqlite3.connect(file, isolation_level=None, check_same_thread=False))
-        made[0].execute("PRAGMA max_page_count=40")
+        made[0].execute("PRAGMA max_page_count=320")
         return made[0]
 
     async with SQLiteSession(path, connect=connect) as session:
@@ -118,7 +118,7 @@ async def test_on_a_full_disk_the_step_is_refused_and_the_next_one_fits_when_the
             await session.append(says("x" * 5_000))
         assert 5 < stored < 39
         assert len(await session.nodes()) == stored
-        made[0].execute("PRAGMA max_page_count=4000")
+        made[0].execute("PRAGMA max_page_count=32000")
         await session.append(says("x" * 5_000))
         assert len(await session.nodes()) == stored + 1
         assert await session.verify() == ()
@@ -188,7 +188,7 @@ def cut(data: bytes) -> bytes:
 
 
 def stub(data: bytes) -> bytes:
-    return data[:500]
+    return data[:300]
 
 
 def text(data: bytes) -> bytes:
@@ -196,7 +196,7 @@ def text(data: bytes) -> bytes:
 
 
 def garbage_at_the_start(data: bytes) -> bytes:
-    return data[:100] + os.urandom(3_996) + data[4_096:]
+    return data[:100] + os.urandom(PAGE_BYTES - 100) + data[PAGE_BYTES:]
 
 
 def foreign(data: bytes) -> bytes:
@@ -221,9 +221,11 @@ async def test_a_damaged_file_is_named_as_such_and_left_as_it_is(
 async def test_a_garbage_page_in_the_middle_is_found_when_it_is_read_and_by_verify(path: Path):
     await make(path)
     with SessionReader(path) as reader:
-        page = reader._connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'node'").fetchone()[0]
+        page = reader._connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'monitor_nodes'").fetchone()[
+            0
+        ]
     data = bytearray(path.read_bytes())
-    data[(page - 1) * 4_096 : page * 4_096] = b"\x5a" * 4_096
+    data[(page - 1) * PAGE_BYTES : page * PAGE_BYTES] = b"\x5a" * PAGE_BYTES
     path.write_bytes(data)
     before = path.read_bytes()
     with pytest.raises(SessionDamaged):
@@ -237,56 +239,24 @@ async def test_a_garbage_page_in_the_middle_is_found_when_it_is_read_and_by_veri
 async def test_whichever_page_is_garbage_its_owner_gets_no_session_to_append_to(path: Path):
     await make(path, 20)
     whole = path.read_bytes()
-    for start in range(4_096, len(whole), 4_096):
-        path.write_bytes(harmed := whole[:start] + b"\x5a" * 4_096 + whole[start + 4_096 :])
+    for start in range(PAGE_BYTES, len(whole), PAGE_BYTES):
+        path.write_bytes(harmed := whole[:start] + b"\x5a" * PAGE_BYTES + whole[start + PAGE_BYTES :])
         with pytest.raises(SessionDamaged, match="not changed"):
             async with SQLiteSession(path):
                 pass
         assert path.read_bytes() == harmed
 
 
-NEWEST = max(STEPS)
-LATER = {**STEPS, NEWEST + 1: ("CREATE TABLE later (x TEXT) STRICT",)}
-
-
 @pytest.mark.parametrize("opened", [SQLiteSession, SessionReader])
 async def test_a_newer_format_is_too_new_for_an_owner_and_for_a_reader(path: Path, opened: Any):
     await make(path, 2)
-    async with SQLiteSession(path, steps=LATER) as session:
-        await session.append(says("a"))
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA user_version={FORMAT + 1}")
     before = path.read_bytes()
     with pytest.raises(SessionTooNew) as refused:
         await try_to_open(opened, path)
-    assert (refused.value.found, refused.value.known) == (NEWEST + 1, NEWEST)
+    assert (refused.value.found, refused.value.known) == (FORMAT + 1, FORMAT)
     assert path.read_bytes() == before
-
-
-async def test_an_older_format_is_read_as_it_is_and_brought_forward_by_the_first_write(path: Path):
-    await make(path, 2)
-    newer = LATER
-    before = path.read_bytes()
-    async with SQLiteSession(path, steps=newer) as session:
-        assert session.pending_migration == (NEWEST, NEWEST + 1)
-        assert len((await session.context()).messages) == 2
-    assert path.read_bytes() == before
-    async with SQLiteSession(path, steps=newer) as session:
-        await session.append(says("a"))
-        assert session.pending_migration is None
-    with SessionReader(path, steps=newer) as reader:
-        assert reader.format == NEWEST + 1
-        assert len(reader.nodes()) == 3
-
-
-async def test_a_file_of_the_first_format_refuses_to_be_replaced_from_its_first_write_on(path: Path):
-    async with SQLiteSession(path, steps={1: STEPS[1]}) as session:
-        await session.append(says("a"))
-    async with SQLiteSession(path) as session:
-        assert session.pending_migration == (1, NEWEST)
-        await session.append(says("b"))
-    connection = sqlite3.connect(path, isolation_level=None)
-    with pytest.raises(sqlite3.IntegrityError, match="never changed or removed"):
-        connection.execute("INSERT OR REPLACE INTO node SELECT * FROM node WHERE seq = 1")
-    connection.close()
 
 
 async def test_a_session_that_is_not_there_is_made_or_refused(path: Path):
@@ -335,7 +305,7 @@ async def test_an_old_sqlite_is_refused_by_its_version():
         check_sqlite((3, 39, 4))
 
 
-KEPT = ("node", "event", "chunk")
+KEPT = ("monitor_nodes", "monitor_events", "monitor_chunks")
 """Tables whose rows are never changed or removed."""
 HARMS = {
     "update": "UPDATE {table} SET body = '{{}}'",
@@ -354,10 +324,10 @@ async def test_no_statement_changes_or_removes_a_row_that_is_kept(path: Path, ta
     await make(path, 2)
     connection = sqlite3.connect(path, isolation_level=None)
     for _ in range(2):
-        if table != "node":
+        if table != "monitor_nodes":
             connection.execute(
-                f"INSERT INTO {table} (at_ms, body{', type' if table == 'event' else ''}) VALUES (1, '{{}}'"
-                f"{', 1' if table == 'event' else ''})"
+                f"INSERT INTO {table} (session, at_ms, body{', type' if table == 'monitor_events' else ''})"
+                f" VALUES (1, 1, '{{}}'{', 1' if table == 'monitor_events' else ''})"
             )
     before = connection.execute(f"SELECT * FROM {table} ORDER BY seq").fetchall()
     with pytest.raises(sqlite3.IntegrityError, match="never changed or removed"):
@@ -372,8 +342,8 @@ async def test_a_node_with_the_id_of_another_does_not_replace_it(path: Path):
     connection = sqlite3.connect(path, isolation_level=None)
     with pytest.raises(sqlite3.IntegrityError, match="never changed or removed"):
         connection.execute(
-            "INSERT OR REPLACE INTO node (id, kind, at_ms, digest, body)"
-            " SELECT id, kind, at_ms, digest, '{}' FROM node WHERE seq = 1"
+            "INSERT OR REPLACE INTO monitor_nodes (session, id, kind, at_ms, digest, body)"
+            " SELECT session, id, kind, at_ms, digest, '{}' FROM monitor_nodes WHERE seq = 1"
         )
     connection.close()
 

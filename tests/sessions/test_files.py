@@ -114,7 +114,9 @@ async def test_what_is_stored_once_is_read_back_in_every_place(path: Path):
         assert finished.result.text == f"{LONG} seen"
         assert isinstance(ended, TurnEnded)
         assert ended.turn.text == LONG
-        rows = reader._connection.execute("SELECT body FROM call UNION ALL SELECT body FROM event").fetchall()
+        rows = reader._connection.execute(
+            "SELECT body FROM monitor_calls UNION ALL SELECT body FROM monitor_events"
+        ).fetchall()
         assert sum(body.count(LONG) for (body,) in rows) == 0
 
 

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from monitor.errors import SessionBusy, SessionDamaged, SessionUnavailable
 from monitor.sessions import SessionReader, SQLiteSession, fork, remove, retain
 from monitor.sessions.lock import lock_path
+from monitor.sessions.reader import log_path
 from monitor.sessions.tables.marked_folder import MARK, blobs_path
 from tests.sessions.making import says
 
@@ -109,13 +112,66 @@ async def test_a_hard_link_is_refused_because_its_log_would_be_another_one(tmp_p
 
 async def test_a_lock_file_of_others_under_our_very_name_is_refused(tmp_path: Path):
     path = tmp_path / "a.session"
-    for text in ("", "of another program"):
-        lock_path(path).write_text(text)
-        with pytest.raises(SessionUnavailable, match="no lock file of agent-monitor"):
-            await SQLiteSession(path).__aenter__()
-        assert lock_path(path).read_text() == text
-        lock_path(path).unlink()
+    lock_path(path).write_text("of another program")
+    with pytest.raises(SessionUnavailable, match="no lock file of agent-monitor"):
+        await SQLiteSession(path).__aenter__()
+    assert lock_path(path).read_text() == "of another program"
+    lock_path(path).unlink()
     await write(path)
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 512])
+async def test_a_lock_file_that_a_power_cut_has_left_empty_is_taken(tmp_path: Path, left: bytes):
+    path = tmp_path / "a.session"
+    lock_path(path).write_bytes(left)
+    async with SQLiteSession(path):
+        with pytest.raises(SessionBusy, match="process"):
+            await SQLiteSession(path).__aenter__()
+    await write(path, "more")
+
+
+async def test_a_log_of_another_file_beside_a_closed_session_is_not_taken(tmp_path: Path):
+    path, other = tmp_path / "a.session", tmp_path / "other.session"
+    await write(path, "mine")
+    async with SQLiteSession(other) as session:
+        await session.append(says("another"))
+        log = log_path(other).read_bytes()
+        older = other.read_bytes()
+    log_path(path).write_bytes(log)
+    for opened in (SQLiteSession(path).__aenter__, lambda: anyio.to_thread.run_sync(SessionReader, path)):
+        with pytest.raises(SessionDamaged, match="steps of another file"):
+            await opened()
+    log_path(path).unlink()
+    assert texts(path) == ["mine"]
+    assert other.read_bytes() != older
+
+
+async def test_an_older_log_of_its_own_is_not_taken(tmp_path: Path):
+    path = tmp_path / "a.session"
+    await write(path, "first")
+    async with SQLiteSession(path) as session:
+        await session.append(says("second"))
+        log = log_path(path).read_bytes()
+    await write(path, "third")
+    before = path.read_bytes()
+    log_path(path).write_bytes(log)
+    with pytest.raises(SessionDamaged, match="steps of another file"):
+        await SQLiteSession(path).__aenter__()
+    assert path.read_bytes() == before
+    log_path(path).unlink()
+    assert texts(path) == ["first", "second", "third"]
+
+
+async def test_a_log_that_a_reader_kept_from_being_copied_is_taken(tmp_path: Path):
+    path, copy = tmp_path / "a.session", tmp_path / "copy.session"
+    await write(path, "first")
+    with SessionReader(path) as reader, reader.snapshot():
+        reader.count()
+        async with SQLiteSession(path) as session:
+            await session.append(says("second"))
+            for name in (path, log_path(path)):  # what a kill leaves
+                name.with_name(name.name.replace("a.session", "copy.session")).write_bytes(name.read_bytes())
+    assert texts(copy) == ["first", "second"]
 
 
 @pytest.mark.parametrize("held", [None, "notes.txt", "a" * 64])

@@ -203,7 +203,7 @@ async def everything(path: Path) -> int:
         return len(await session.nodes())
 
 
-COLUMNS = ("id", "parent", "kind", "run", "turn", "at_ms", "tokens", "digest", "body", "artifact")
+COLUMNS = ("id", "parent", "kind", "run", "turn", "at_ms", "tokens", "digest", "body")
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -211,19 +211,21 @@ async def test_verify_finds_a_flipped_bit_in_any_field_of_any_node(path: Path, c
     count = await everything(path)
     chance = random.Random(column)
     connection = sqlite3.connect(path, isolation_level=None)
-    (trigger,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'node_is_kept_from_update'").fetchone()
-    connection.execute("DROP TRIGGER node_is_kept_from_update")
+    (trigger,) = connection.execute(
+        "SELECT sql FROM sqlite_schema WHERE name = 'monitor_nodes_kept_from_update'"
+    ).fetchone()
+    connection.execute("DROP TRIGGER monitor_nodes_kept_from_update")
     connection.execute("PRAGMA foreign_keys=OFF")
     connection.execute("PRAGMA ignore_check_constraints=1")
     with SessionReader(path) as reader:
         (open_to_change,) = reader.verify()
-    assert open_to_change.what == "the table schema is not as it was written: its digest differs"
+    assert open_to_change.what == "the tables are not those that were made: a trigger or an index was changed"
     for seq in range(1, count + 1):
-        (value,) = connection.execute(f"SELECT {column} FROM node WHERE seq = ?", (seq,)).fetchone()
-        connection.execute(f"UPDATE node SET {column} = ? WHERE seq = ?", (flipped(value, chance), seq))
+        (value,) = connection.execute(f"SELECT {column} FROM monitor_nodes WHERE seq = ?", (seq,)).fetchone()
+        connection.execute(f"UPDATE monitor_nodes SET {column} = ? WHERE seq = ?", (flipped(value, chance), seq))
         with SessionReader(path) as reader:
             assert {*reader.verify()} - {open_to_change}, (column, seq)
-        connection.execute(f"UPDATE node SET {column} = ? WHERE seq = ?", (value, seq))
+        connection.execute(f"UPDATE monitor_nodes SET {column} = ? WHERE seq = ?", (value, seq))
     connection.execute(trigger)
     connection.close()
     with SessionReader(path) as reader:
@@ -253,8 +255,8 @@ async def test_verify_finds_a_node_that_is_missing(path: Path):
         copy = path.with_name(f"copy{seq}.session")
         copy.write_bytes(path.read_bytes())
         connection = sqlite3.connect(copy, isolation_level=None)
-        connection.execute("DROP TRIGGER node_is_kept_from_delete")
-        connection.execute("DELETE FROM node WHERE seq = ?", (seq,))
+        connection.execute("DROP TRIGGER monitor_nodes_kept_from_delete")
+        connection.execute("DELETE FROM monitor_nodes WHERE seq = ?", (seq,))
         connection.close()
         with SessionReader(copy) as reader:
             assert reader.verify() != ()

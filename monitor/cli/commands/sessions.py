@@ -52,7 +52,7 @@ from monitor.sessions import (
 )
 from monitor.sessions.postgres.postgres_reader import SessionsReader, without_password
 from monitor.sessions.postgres.postgres_session import is_database, parts_of, reader_at, sessions_at
-from monitor.sessions.tables.schema import SQLITE_FLOOR, STEPS, check_sqlite, has_reset_bug
+from monitor.sessions.tables.schema import FORMAT, SQLITE_FLOOR, check_sqlite, has_reset_bug
 from monitor.view.status import count
 
 LOST: Final = 1
@@ -428,7 +428,7 @@ def doctor(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
         "sqlite_needed": ".".join(map(str, SQLITE_FLOOR)),
         "usable": usable,
         "wal_reset_bug": has_reset_bug(),
-        "format": max(STEPS),
+        "format": FORMAT,
         "folder": str(where),
         "writable": _writable(where),
         "sessions": len(there),

@@ -17,7 +17,7 @@ from monitor.guard.streams.wait import Clock
 from monitor.messages import ApprovalAnswer, ApprovalRequest
 from monitor.outcome import Outcome
 from monitor.runs.record.compaction_runs import USAGE
-from monitor.sessions.closed_runs import COMPACT, SUBAGENT, Changes, RunRecord, RunStage, SessionStore
+from monitor.sessions.closed_runs import COMPACT, SUBAGENT, Changes, RunRecord, RunStage, SessionStore, return_late
 from monitor.sessions.mail.mailbox import Mailbox
 from monitor.tools.approvals.approval import AskFunction
 from monitor.tools.base import wait_until
@@ -33,7 +33,7 @@ async def store_answers(store: SessionStore) -> None:
     mailbox = store.mailbox
     if mailbox is None:
         return
-    await mailbox.look()
+    await return_late(store, "the run had ended")  # its process died before it could return them
     if not (letters := mailbox.answers()):
         return
     asked = {one.request.id for one in await store.approvals(only_open=True)}

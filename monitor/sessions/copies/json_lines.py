@@ -9,32 +9,40 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from anyio import to_thread
 
 from monitor.chunks import chunk_codec
 from monitor.errors import ConfigError, MonitorError, SessionDamaged, SessionUnavailable, StoreError
-from monitor.events import Event, event_codec
-from monitor.messages import ApprovalAnswer, ApprovalRequest, CallRecord, answer_codec, call_codec, request_codec
+from monitor.events import event_codec
+from monitor.messages import answer_codec, call_codec, request_codec
 from monitor.sessions.closed_runs import RunRecord, RunStage, TurnChunks, run_codec
 from monitor.sessions.lock import OwnerLock, lock_path
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Node, NodeKind, canonical, digest_of, new_id
 from monitor.sessions.postgres.postgres_reader import AnyReader, SessionsReader, new_session, rewriting
 from monitor.sessions.postgres.postgres_session import is_database, parts_of, reader_at
-from monitor.sessions.reader import SessionReader, connect_reader, copy_file, fork_file, made, remove_file, resolved
+from monitor.sessions.reader import (
+    SessionReader,
+    connect_reader,
+    log_path,
+    made,
+    remove_file,
+    resolved,
+    write_facts,
+)
 from monitor.sessions.sqlite_session import SQLiteSession
-from monitor.sessions.tables import rows, writing
-from monitor.sessions.tables.marked_folder import Blobs, blobs_of, sync_folder
-from monitor.sessions.tables.packing import Memory
-from monitor.sessions.tables.schema import SqlConnection
-from monitor.sessions.tables.seal import IN_USE
-from monitor.sessions.tree import ACTIVE, TreeProblem, verify
+from monitor.sessions.tables.marked_folder import blobs_of, sync_folder
+from monitor.sessions.tables.rows import Rows
+from monitor.sessions.tables.schema import SQLITE
+from monitor.sessions.tables.step import Filling
+from monitor.sessions.tree import ACTIVE
 
 FORMAT: Final = 1
 """The number of the format of the lines. A change of the tables does not change it."""
@@ -47,7 +55,7 @@ def exported(session: AnyReader) -> Iterator[str]:
 
 
 def _lines(session: AnyReader) -> Iterator[str]:
-    head = {key: value for key, value in session.meta.items() if key not in {"epoch", IN_USE}}
+    head = {key: value for key, value in session.meta.items() if key not in {"epoch", "in_use"}}
     yield canonical({"type": "session", "format": FORMAT, **head})
     for run in session.runs(hidden=True):
         yield canonical({"type": "run", "run": run_codec.to_dict(run)})
@@ -84,137 +92,69 @@ def imported(lines: Iterable[str], place: Path | str) -> None:
     digests shows. Then nothing is made. Raises `StoreError` if `place` exists already.
     """
     if is_database(place):
-        with new_session(*parts_of(place)) as target:
-            fill(target, lines)
+        with new_session(*parts_of(place)) as begin:
+            fill(begin, lines)
         return
-    with made(Path(place)) as (connection, blobs):
-        fill(_FileTarget(connection, blobs), lines)
+    with made(Path(place)) as rows:
+        fill(partial(_begun, rows), lines)
 
 
-def fill(target: ImportTarget, lines: Iterable[str]) -> None:
-    """Write a session from its lines. Raises `SessionDamaged` for lines that are no session."""
-    reading = _Import(target)
+def _begun(rows: Rows, facts: Mapping[str, Any]) -> Filling:
+    write_facts(rows.connection, facts)
+    return Filling(rows, SQLITE)
+
+
+def fill(begin: Callable[[Mapping[str, Any]], Filling], lines: Iterable[str]) -> None:
+    """Write a session from its lines. `begin` makes it, of the facts in the first line. Raises
+    `SessionDamaged` for lines that are no session.
+    """
+    filling: Filling | None = None
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                reading.take(json.loads(line))
-            except (MonitorError, ValueError, KeyError, TypeError) as error:
-                raise SessionDamaged(f"line {number} is no line of a session: {error}") from None
-            reading.begin()
-    reading.end()
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+            if (filling is None) is not (data["type"] == "session"):
+                raise ValueError("a session has one line of type session, and it is the first")
+            if filling is not None:
+                _take(filling, data)
+                continue
+            if data["format"] != FORMAT:
+                raise ValueError(f"format {data['format']} is not known")
+            bytes.fromhex(data["id"])
+        except (MonitorError, ValueError, KeyError, TypeError) as error:
+            raise SessionDamaged(f"line {number} is no line of a session: {error}") from None
+        filling = begin(data)
+    if filling is None:
+        raise SessionDamaged("there is no line of type session")
+    for problem in filling.problems():
+        raise SessionDamaged(f"node number {problem.seq}: {problem.what}")
 
 
-class ImportTarget(Protocol):
-    """A new session that is filled row by row."""
-
-    def session(self, facts: dict[str, Any], /) -> None: ...
-    def run(self, record: RunRecord, /) -> None: ...
-    def node(self, node: Node, /) -> None: ...
-    def head(self, branch: str, node: str | None, /) -> None: ...
-    def call(self, record: CallRecord, /) -> None: ...
-    def approval(self, request: ApprovalRequest, answer: ApprovalAnswer | None, /) -> None: ...
-    def event(self, run: str | None, at_ms: int, event: Event, /) -> None: ...
-    def chunks(self, some: TurnChunks, /) -> None: ...
-
-    def problems(self) -> Iterable[TreeProblem]:
-        """The faults of the tree, when all rows are written."""
-        ...
-
-
-class _FileTarget:
-    """A new file that is filled row by row."""
-
-    def __init__(self, connection: SqlConnection, blobs: Blobs) -> None:
-        self._connection = connection
-        self._blobs = blobs
-        self._memory = Memory(seals=False)
-
-    def session(self, facts: dict[str, Any]) -> None:
-        for key, value in facts.items():
-            rows.write_meta(self._connection, key, value)
-
-    def run(self, record: RunRecord) -> None:
-        writing.write_run(self._connection, record)
-
-    def node(self, node: Node) -> None:
-        rows.write_node(self._connection, node, self._blobs)
-
-    def head(self, branch: str, node: str | None) -> None:
-        rows.write_head(self._connection, branch, node)
-
-    def call(self, record: CallRecord) -> None:
-        writing.put_call(self._connection, record, self._blobs, self._memory)
-
-    def approval(self, request: ApprovalRequest, answer: ApprovalAnswer | None) -> None:
-        writing.write_request(self._connection, request)
-        if answer is not None:
-            writing.write_answer(self._connection, answer)
-
-    def event(self, run: str | None, at_ms: int, event: Event) -> None:
-        writing.write_event(self._connection, run, at_ms, event, blobs=self._blobs, memory=self._memory)
-
-    def chunks(self, some: TurnChunks) -> None:
-        writing.write_chunks(self._connection, 0, some, self._blobs, self._memory)
-
-    def problems(self) -> Iterable[TreeProblem]:
-        return verify(rows.nodes(self._connection, self._blobs), rows.heads(self._connection))
-
-
-class _Import:
-    """Writes each line of an export as a row of a new session."""
-
-    def __init__(self, target: ImportTarget) -> None:
-        self._target = target
-        self._begun = False
-        self._facts: dict[str, Any] | None = None
-        """The facts about a session that is to be made now."""
-
-    def take(self, data: Any) -> None:
-        """Write the next line of the export as a row."""
-        kind = data["type"]
-        if self._begun is (kind == "session"):
-            raise ValueError("a session has one line of type session, and it is the first")
-        match kind:
-            case "session":
-                self._session(data)
-            case "run":
-                self._target.run(run_codec.from_dict(data["run"]))
-            case "node":
-                self._target.node(node_in(data))
-            case "head":
-                self._target.head(data["name"], data["node"])
-            case "call":
-                self._target.call(call_codec.from_dict(data["call"]))
-            case "approval":
-                answer = None if data["answer"] is None else answer_codec.from_dict(data["answer"])
-                self._target.approval(request_codec.from_dict(data["request"]), answer)
-            case "event":
-                self._target.event(data["run"], data["at_ms"], event_codec.from_dict(data["event"]))
-            case "chunks":
-                pieces = tuple((at_s, chunk_codec.from_dict(one)) for at_s, one in data["chunks"])
-                self._target.chunks(TurnChunks(data["run"], data["turn"], pieces, tuple(data.get("inputs", ()))))
-            case _:
-                raise ValueError(f"unknown type {kind!r}")
-
-    def _session(self, data: dict[str, Any]) -> None:
-        if data["format"] != FORMAT:
-            raise ValueError(f"format {data['format']} is not known")
-        self._begun = True
-        bytes.fromhex(data["id"])
-        self._facts = {key: value for key, value in data.items() if key not in {"type", "format"}}
-
-    def begin(self) -> None:
-        """Make the session, after its first line. A fault of this is none of the line."""
-        facts, self._facts = self._facts, None
-        if facts is not None:
-            self._target.session(facts)
-
-    def end(self) -> None:
-        """Check, after the last line, that the session is whole."""
-        if not self._begun:
-            raise SessionDamaged("there is no line of type session")
-        for problem in self._target.problems():
-            raise SessionDamaged(f"node number {problem.seq}: {problem.what}")
+def _take(filling: Filling, data: Any) -> None:
+    """Write the next line of the export as a row."""
+    match data["type"]:
+        case "run":
+            filling.into("runs").run(run_codec.from_dict(data["run"]))
+        case "node":
+            filling.into("nodes").node(node_in(data))
+        case "head":
+            filling.into("heads").head(data["name"], data["node"])
+        case "call":
+            filling.into("calls").call(call_codec.from_dict(data["call"]))
+        case "approval":
+            answer = None if data["answer"] is None else answer_codec.from_dict(data["answer"])
+            filling.into("approvals").questions(
+                [request_codec.from_dict(data["request"])], [] if answer is None else [answer]
+            )
+        case "event":
+            filling.into("events").event(data["run"], event_codec.from_dict(data["event"]), data["at_ms"])
+        case "chunks":
+            pieces = tuple((at_s, chunk_codec.from_dict(one)) for at_s, one in data["chunks"])
+            some = TurnChunks(data["run"], data["turn"], pieces, tuple(data.get("inputs", ())))
+            filling.into("chunks").chunks(some, 0)
+        case kind:
+            raise ValueError(f"unknown type {kind!r}")
 
 
 def node_in(data: dict[str, Any]) -> Node:
@@ -237,9 +177,6 @@ def copy_session(source: Place, into: Place) -> None:
 
     Raises `StoreError` if `into` exists already. A database has no two sessions with one id.
     """
-    if not is_database(source) and not is_database(into):
-        copy_file(Path(source), Path(into))
-        return
     with reader_at(source) as session:
         imported(exported(session), _place(into))
 
@@ -251,12 +188,10 @@ def fork(source: Place, into: Place, *, at: str | None = None, clock_s: float | 
     `at`: the node at which the copy's active path ends. Raises `StoreError` if `into` exists
     already, or if the session has no such node.
     """
-    if not is_database(source) and not is_database(into):
-        return fork_file(Path(source), Path(into), at=at, clock_s=clock_s)
     at_ms = round((time.time() if clock_s is None else clock_s) * 1000)
     id = new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
     with reader_at(source) as session, session.snapshot():
-        if at is not None and all(node.id != at for node in session.nodes()):
+        if at is not None and session.find_node(at) is None:
             raise StoreError(f"there is no node {at}")
         imported(
             _forked(exported(session), {"id": id, "created_ms": at_ms, "forked_from": session.id}, at), _place(into)
@@ -341,7 +276,7 @@ async def trim(
     async with SQLiteSession(path, create=False):
         pass  # it is the owner for a moment: the log is copied into the file
     with OwnerLock(lock_path(path), path.stem):
-        log = path.with_name(f"{path.name}-wal")
+        log = log_path(path)
         if log.exists() and log.stat().st_size:
             raise SessionUnavailable(
                 f"the log {log.name} cannot be copied into the file now: a reader is at work, or the disk is full."
@@ -361,10 +296,10 @@ async def trim(
 
 
 def _trim_in_database(place: str, work: _Trim, events_before_s: float | None) -> Trimmed:
-    with rewriting(*parts_of(place)) as (session, target):
+    with rewriting(*parts_of(place)) as (session, begin):
         before = session.size()
         lines = [*work.lines(exported(session), _ended_before(session.runs(hidden=True), events_before_s))]
-        fill(target, lines)
+        fill(begin, lines)
         return work.report(before, session.size())
 
 
@@ -384,7 +319,7 @@ def _take_the_place(new: Path, path: Path) -> None:
     not needed any more. A process that dies in between leaves a whole session.
     """
     with closing(connect_reader(new)) as connection:
-        digests = {digest for (digest,) in connection.execute("SELECT digest FROM artifact")}
+        digests = {*Rows(connection).aside()}
     theirs, ours = blobs_of(new), blobs_of(path)
     for digest in digests:
         ours.put(theirs.get(digest))

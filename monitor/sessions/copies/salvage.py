@@ -6,35 +6,48 @@ Failure answered: one flipped bit, and a conversation of a month is refused as a
 from __future__ import annotations
 
 import contextlib
-import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from monitor.errors import MonitorError, SessionDamaged, SessionNotFound
-from monitor.messages import answer_codec, request_codec
+from monitor.messages import answer_codec, call_codec, request_codec
 from monitor.sessions.closed_runs import run_codec
 from monitor.sessions.faults import READ_FAULTS, typed
 from monitor.sessions.nodes import ID_CHANCE_BYTES, Node, check_readable, digest_of, new_id
-from monitor.sessions.reader import connect_reader, lacks_log, made
-from monitor.sessions.tables import rows, stored_rows, writing
-from monitor.sessions.tables.marked_folder import Blobs, blobs_of
-from monitor.sessions.tables.packing import CALL, Memory, call_of, event_of, unpacked
-from monitor.sessions.tables.schema import APPLICATION_ID, SqlConnection, check_format, format_of
+from monitor.sessions.reader import (
+    check_session,
+    connect_reader,
+    facts_of,
+    lacks_log,
+    made,
+    write_facts,
+)
+from monitor.sessions.tables import older
+from monitor.sessions.tables.marked_folder import blobs_of
+from monitor.sessions.tables.rows import Rows, chunks_of, event_of, given
+from monitor.sessions.tables.schema import ONLY, SQLITE
 from monitor.sessions.tables.seal import broken
+from monitor.sessions.tables.sharing import pointed
+from monitor.sessions.tables.step import Filling, StepRows
 from monitor.sessions.tree import ACTIVE, TreeProblem
 
 _UNREADABLE: Final = (sqlite3.Error, MonitorError, ValueError, TypeError, KeyError, AttributeError, IndexError)
 """What a damaged row raises when it is read."""
-_NUMBER: Final = {"run": "number", "call": "number", "approval": "number", "event": "seq", "chunk": "seq"}
-"""The key of each table beside the tree."""
-_POINTED: Final = re.compile(r'"\$(?:node|call)":\[(\d+),')
-"""The number of a node that holds a text or a call of the row."""
+_RECORDS: Final = {
+    "runs": ("number", "body"),
+    "calls": ("number", "body"),
+    "approvals": ("number", "request, answer"),
+    "events": ("seq", "run, at_ms, type, body"),
+    "chunks": ("seq", "run, turn, at_ms, body"),
+}
+"""The key of each table beside the tree, and the columns that are saved."""
+T = TypeVar("T")
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -65,50 +78,47 @@ def salvage(source: Path, into: Path, *, clock_s: float | None = None) -> Salvag
     """
     if not source.exists():
         raise SessionNotFound(f"there is no session {source}")
-    at_ms = round((time.time() if clock_s is None else clock_s) * 1000)
-    id = new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
     try:
         reader = connect_reader(source)
     except READ_FAULTS as error:
         raise typed(error, source) from error
     with contextlib.closing(reader):
         try:
-            if reader.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-                raise SessionDamaged(f"{source.name} is no session of agent-monitor. It was not changed.")
-            check_format(source.stem, format_of(reader))
+            check_session(reader, source)
         except READ_FAULTS as error:
             raise typed(error, source) from error
         reader.execute("BEGIN")  # what the owner writes meanwhile is not saved in part
-        with made(into) as (connection, blobs):
-            saving = _Salvage(reader, blobs_of(source), connection, blobs)
-            saving.meta(id, at_ms)
-            saving.records("run", "SELECT body FROM run", saving.run)
+        with made(into) as rows:
+            at_ms = round((time.time() if clock_s is None else clock_s) * 1000)
+            saving = _Salvage(Rows(reader, blobs=blobs_of(source)), rows)
+            saving.begin(new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES)), at_ms)
+            saving.records("runs", saving.run)
             saving.nodes()
             saving.heads()
-            saving.records("call", CALL, saving.call)
-            saving.records("approval", "SELECT request, answer FROM approval", saving.approval)
-            saving.records("event", "SELECT run, at_ms, type, body FROM event", saving.event)
-            saving.records("chunk", "SELECT run, turn, at_ms, body FROM chunk", saving.chunk)
-            saving.whole(source)
-    return Salvaged(id=id, nodes=saving.saved_nodes, records=saving.saved_records, lost=tuple(saving.lost))
+            saving.records("calls", saving.call)
+            saving.records("approvals", saving.approval)
+            saving.records("events", saving.event)
+            saving.records("chunks", saving.chunk)
+            saving.end(source)
+    return Salvaged(id=saving.id, nodes=saving.saved_nodes, records=saving.saved_records, lost=tuple(saving.lost))
 
 
 class _Salvage:
     """Copies row after row; a row that cannot be read is noted."""
 
-    def __init__(self, reader: SqlConnection, old: Blobs, connection: SqlConnection, blobs: Blobs) -> None:
-        self._reader = reader
+    def __init__(self, old: Rows, new: Rows) -> None:
         self._old = old
-        self._connection = connection
-        self._blobs = blobs
-        self._memory = Memory(seals=False)
-        self._runs: dict[int, str] = {}
-        """The ids of the runs that were saved, by their old numbers."""
-        self._saved: dict[int, Node] = {}
-        """The saved nodes by their old numbers."""
-        self._parents: dict[int, int | None] = {}
-        self._digests: dict[int, set[str]] = {}
+        self._reader = old.connection
+        self._new = new
+        self._filling = Filling(new, SQLITE)
+        self._saved: dict[str, Node] = {}
+        """The saved nodes, oldest first, by their ids."""
+        self._seqs: set[int] = set()
+        """The old numbers of the saved nodes."""
+        self._parents: dict[str, str | None] = {}
+        self._digests: dict[str, set[str]] = {}
         """For each old node, its stored digest and the digest that it should have."""
+        self.id = ""
         self.saved_nodes = 0
         self.saved_records = 0
         self.lost: list[TreeProblem] = []
@@ -118,129 +128,122 @@ class _Salvage:
         found: set[int] = set()
         for order in ("ASC", "DESC"):
             try:
-                for (number,) in self._reader.execute(f"SELECT {key} FROM {table} ORDER BY {key} {order}"):  # noqa: S608 - names of our own
+                for (number,) in self._reader.execute(f"select {key} from monitor_{table} order by {key} {order}"):  # noqa: S608 - names of our own
                     found.add(number)
                 break
             except READ_FAULTS as error:
                 self.lost.append(TreeProblem(f"the table {table} cannot be read to its end: {error}"))
         return sorted(found)
 
-    def whole(self, source: Path) -> None:
-        """Note what the digests of the tables say of the session as a whole."""
+    def end(self, source: Path) -> None:
+        """Write what is left, and note what the digests say of the session as a whole."""
+        self._filling.write()
         with contextlib.suppress(*_UNREADABLE):
-            self.lost += broken(self._reader, format_of(self._reader))
+            self.lost += older.problems(self._reader) if older.is_older(self._reader) else broken(self._reader, ONLY)
         with contextlib.suppress(*_UNREADABLE):
             if lacks_log(self._reader, source):
                 self.lost.append(TreeProblem(f"its log {source.name}-wal is not there, and steps may have been in it"))
 
-    def meta(self, id: str, at_ms: int) -> None:
-        """The new session says where it comes from."""
-        rows.write_meta(self._connection, "id", id)
-        rows.write_meta(self._connection, "created_ms", at_ms)
+    def begin(self, id: str, at_ms: int) -> None:
+        """Make the new session, which says where it comes from."""
+        self.id, origin = id, None
         with contextlib.suppress(*_UNREADABLE):
-            rows.write_meta(self._connection, "forked_from", rows.meta(self._reader)["id"])
+            origin = facts_of(self._reader)["id"]
+        write_facts(self._new.connection, {"id": id, "created_ms": at_ms, "forked_from": origin})
 
     # ------------------------------------------------------------------ the tree
 
     def nodes(self) -> None:
         """Save the nodes, each behind the nearest one before it that was saved."""
-        for seq in self._keys("node", "seq"):
+        for seq in self._keys("nodes", "seq"):
             try:
-                node, parent = self._read_node(seq)
-                at = self._nearest(seq, parent)
-                self.saved_nodes += 1
-                saved = replace(node, seq=self.saved_nodes, parent=at.id if at is not None else None)
+                node = self._read_node(seq)
+                at = self._nearest(node.parent)
+                saved = replace(node, seq=self.saved_nodes + 1, parent=at.id if at is not None else None)
                 saved = replace(saved, digest=digest_of(at.digest if at is not None else None, saved))
-                rows.write_node(self._connection, saved, self._blobs)
-                self._saved[seq] = saved
+                self._filling.into("nodes").node(saved)
+                self._saved[node.id] = saved
+                self._seqs.add(seq)
+                self.saved_nodes += 1
             except _UNREADABLE as error:
                 self.lost.append(TreeProblem(f"node number {seq}: {error}", seq))
 
-    def _read_node(self, seq: int) -> tuple[Node, int | None]:
-        """A node that is as it was written, and the old number of its parent."""
-        parent: int | None = self._reader.execute("SELECT parent FROM node WHERE seq = ?", (seq,)).fetchone()[0]
-        self._parents[seq] = parent
-        node = rows.node_at(self._reader, seq, self._old)
+    def _read_node(self, seq: int) -> Node:
+        """A node that is as it was written."""
+        id, parent = self._reader.execute("select id, parent from monitor_nodes where seq = ?", (seq,)).fetchone()
+        self._parents[id] = parent
+        node = self._old.node_at(seq)
         if node is None:
             raise SessionDamaged("it cannot be read")
         before = {None} if parent is None else self._digests.get(parent, set())
         wanted = {digest_of(one, node) for one in before}
-        self._digests[seq] = {node.digest} | wanted
+        self._digests[id] = {node.digest} | wanted
         if wanted and node.digest not in wanted:
             raise SessionDamaged("it is not as it was written: its digest differs")
         check_readable(node)
-        return node, parent
+        return node
 
-    def _nearest(self, seq: int, parent: int | None) -> Node | None:
-        """The saved node that a node follows."""
-        while parent is not None and parent not in self._saved:
-            if parent not in self._parents:  # its row is gone, and with it the node that it followed
-                return next((self._saved[one] for one in sorted(self._saved, reverse=True) if one < seq), None)
-            parent = self._parents[parent]
-        return self._saved[parent] if parent is not None else None
+    def _nearest(self, id: str | None) -> Node | None:
+        """The saved node at or above this one. If its row is gone, and with it the node that it
+        followed, that is the newest one.
+        """
+        while id is not None and id not in self._saved:
+            if id not in self._parents:
+                return next(reversed(self._saved.values()), None)
+            id = self._parents[id]
+        return self._saved[id] if id is not None else None
 
     def heads(self) -> None:
         """Each branch ends at the nearest node that was saved."""
         try:
-            heads = self._reader.execute("SELECT name, node FROM head ORDER BY name").fetchall()
+            heads = self._old.heads()
         except READ_FAULTS as error:
             self.lost.append(TreeProblem(f"the branches cannot be read: {error}"))
-            heads = [(ACTIVE, max(self._saved, default=None))]
-        for name, seq in heads:
-            end = self._nearest(seq + 1, seq) if seq is not None else None
-            rows.write_head(self._connection, name, end.id if end is not None else None)
+            heads = {ACTIVE: next(reversed(self._saved), None)}
+        for name, id in heads.items():
+            end = self._nearest(id)
+            self._filling.into("heads").head(name, end.id if end is not None else None)
 
     # ------------------------------------------------------------------ beside the tree
 
-    def records(self, table: str, select: str, save: Callable[[int, Any], None]) -> None:
+    def records(self, table: str, save: Callable[[StepRows, Sequence[Any]], None]) -> None:
         """Save the rows of a table one by one."""
-        key = _NUMBER[table]
+        key, columns = _RECORDS[table]
+        sql = f"select {columns} from monitor_{table} where {key} = ?"  # noqa: S608 - names of our own
         for number in self._keys(table, key):
             try:
-                row = self._reader.execute(f"{select} WHERE {key} = ?", (number,)).fetchone()
-                for body in row:
-                    self._check_pointers(body)
-                save(number, row)
+                row = self._reader.execute(sql, (number,)).fetchone()
+                for seq in (seq for body in row if isinstance(body, str) for seq in pointed(body)):
+                    if seq not in self._seqs:
+                        raise SessionDamaged(f"a part of it stands in node number {seq}, which is lost")
+                save(self._filling.into(table), row)
                 self.saved_records += 1
             except _UNREADABLE as error:
                 self.lost.append(TreeProblem(f"the {table} number {number}: {error}"))
 
-    def _check_pointers(self, body: object) -> None:
-        """Raise `SessionDamaged` if a text of the row stands in a node that was lost."""
-        for seq in _POINTED.findall(body) if isinstance(body, str) else ():
-            if int(seq) not in self._saved:
-                raise SessionDamaged(f"a part of it stands in node number {seq}, which is lost")
+    def _read(self, decode: Callable[[Any], T], body: str) -> T:
+        return self._old.read([(decode, body)])[0]
 
-    def run(self, number: int, row: Any) -> None:
+    def run(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save a run."""
-        record = unpacked(self._reader, self._old, run_codec.from_dict, row[0])
-        writing.write_run(self._connection, record)
-        self._runs[number] = record.id
+        step.run(self._read(run_codec.from_dict, row[0]))
 
-    def call(self, _: int, row: Any) -> None:
+    def call(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save a call."""
-        writing.put_call(self._connection, call_of(self._reader, self._old, row), self._blobs, self._memory)
+        step.call(self._read(call_codec.from_dict, row[0]))
 
-    def approval(self, _: int, row: Any) -> None:
+    def approval(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save a question, and its answer."""
         request, answer = row
-        asked = unpacked(self._reader, self._old, request_codec.from_dict, request)
-        answered = None if answer is None else unpacked(self._reader, self._old, answer_codec.from_dict, answer)
-        writing.write_request(self._connection, asked)
-        if answered is not None:
-            writing.write_answer(self._connection, answered)
+        answers = [] if answer is None else [self._read(answer_codec.from_dict, answer)]
+        step.questions([self._read(request_codec.from_dict, request)], answers)
 
-    def event(self, _: int, row: Any) -> None:
+    def event(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save an event."""
         run, at_ms, kind, body = row
-        event = event_of(self._reader, self._old, kind, body)
-        writing.write_event(self._connection, self._run(run), at_ms, event, blobs=self._blobs, memory=self._memory)
+        step.event(given(run), self._read(partial(event_of, 0, None, at_ms, kind), body).event, at_ms)
 
-    def chunk(self, _: int, row: Any) -> None:
+    def chunk(self, step: StepRows, row: Sequence[Any]) -> None:
         """Save some chunks."""
         run, turn, at_ms, body = row
-        chunks = unpacked(self._reader, self._old, partial(stored_rows.chunks_of, self._run(run), turn), body)
-        writing.write_chunks(self._connection, at_ms, chunks, self._blobs, self._memory)
-
-    def _run(self, number: int | None) -> str | None:
-        return None if number is None else self._runs[number]
+        step.chunks(self._read(partial(chunks_of, given(run), turn), body), at_ms)

@@ -12,10 +12,11 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from monitor._util.codec import Codec
 from monitor.errors import ConfigError
@@ -50,36 +51,21 @@ class AnswerLetter:
     """The name of its file."""
 
 
-class Mailbox(Protocol):
-    """Where other processes leave messages and answers for the runs of a session."""
-
-    def put(self, run: str, message: SteerMessage, /) -> Letter:
-        """Leave `message` for the run with the id `run`. It is stored when this returns."""
-        ...
-
-    def letters(self) -> list[Letter]:
-        """The letters that are there, oldest first."""
-        ...
-
-    def put_answer(self, answer: ApprovalAnswer, /) -> AnswerLetter:
-        """Leave an answer to an open question. It is stored when this returns."""
-        ...
-
-    def answers(self) -> list[AnswerLetter]:
-        """The answers that are there, oldest first."""
-        ...
-
-    def remove(self, letters: Iterable[Letter | AnswerLetter], /) -> None:
-        """Remove letters whose messages or answers are stored in the session."""
-        ...
-
-    async def look(self) -> None:
-        """Let `letters` and `answers` know everything that is there now."""
-        ...
-
-
 letter_codec: Codec[Letter | AnswerLetter] = Codec(Letter, AnswerLetter)
 """The JSON form of a letter."""
+
+
+def encoded(letter: Letter | AnswerLetter) -> str:
+    """The letter as it is stored."""
+    return canonical(letter_codec.to_dict(letter))
+
+
+def decoded(text: str, file: str) -> Letter | AnswerLetter | None:
+    """The stored letter. `file`: its name. `None`: it cannot be read."""
+    try:
+        return replace(letter_codec.from_dict(json.loads(text)), file=file)
+    except ValueError:
+        return None
 
 
 _NS_A_MS: Final = 1_000_000
@@ -99,11 +85,54 @@ def new_file() -> str:
     return f"{now // _NS_A_MS:014}-{now % _NS_A_MS:05x}{secrets.token_hex(6)[:11]}"
 
 
-def made(run: str, message: SteerMessage, file: str) -> Letter:
-    """A new letter. Raises `ConfigError` for an empty text."""
-    if not message.text.strip():
-        raise ConfigError("a message to a run has a text")
-    return Letter(run=run, message=message, sent_at_s=time.time(), file=file)
+class Mailbox(ABC):
+    """Where other processes leave messages and answers for the runs of a session."""
+
+    def put(self, run: str, message: SteerMessage) -> Letter:
+        """Leave `message` for the run with the id `run`. It is stored when this returns. Raises
+        `ConfigError` for an empty text, and `SessionUnavailable` if it cannot be stored.
+        """
+        if not message.text.strip():
+            raise ConfigError("a message to a run has a text")
+        letter = Letter(run=run, message=message, sent_at_s=time.time(), file=new_file())
+        self._store(letter)
+        return letter
+
+    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
+        """Leave an answer to an open question. It is stored when this returns."""
+        letter = AnswerLetter(answer=answer, file=new_file())
+        self._store(letter)
+        return letter
+
+    def letters(self) -> list[Letter]:
+        """The letters that are there, oldest first. One that cannot be read is left where it is."""
+        return [one for one in self._all() if isinstance(one, Letter)]
+
+    def answers(self) -> list[AnswerLetter]:
+        """The answers that are there, oldest first. One that cannot be read is left where it is."""
+        return [one for one in self._all() if isinstance(one, AnswerLetter)]
+
+    async def look(self) -> None:
+        """Let `letters` and `answers` know everything that is there now."""
+        return
+
+    @abstractmethod
+    def take_back(self, letter: Letter) -> bool:
+        """Remove a letter of the caller's own. False: the owner of the session has taken it."""
+
+    @abstractmethod
+    def remove(self, letters: Iterable[Letter | AnswerLetter]) -> None:
+        """Remove letters whose messages or answers are stored in the session. One that cannot be
+        removed is known by its message's id.
+        """
+
+    @abstractmethod
+    def _store(self, letter: Letter | AnswerLetter) -> None:
+        """Store a letter."""
+
+    @abstractmethod
+    def _all(self) -> Sequence[Letter | AnswerLetter]:
+        """The letters and answers, oldest first."""
 
 
 def mailbox_of(path: Path) -> MailFolder:
@@ -111,37 +140,15 @@ def mailbox_of(path: Path) -> MailFolder:
     return MailFolder(path.with_name(f"{path.name}.mail"))
 
 
-class MailFolder:
+class MailFolder(Mailbox):
     """A mailbox as a folder: one file for each letter."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._marked = MarkedFolder(folder, _OURS)
 
-    def put(self, run: str, message: SteerMessage) -> Letter:
-        """See `Mailbox.put`. Raises `ConfigError` for an empty text, and `SessionUnavailable` if
-        the letter cannot be written.
-        """
-        letter = made(run, message, new_file() + _WHOLE)
-        self._marked.write(letter.file, canonical(letter_codec.to_dict(letter)).encode())
-        return letter
-
-    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
-        """See `Mailbox.put_answer`. Raises `SessionUnavailable` if it cannot be written."""
-        letter = AnswerLetter(answer=answer, file=new_file() + _WHOLE)
-        self._marked.write(letter.file, canonical(letter_codec.to_dict(letter)).encode())
-        return letter
-
-    async def look(self) -> None:
-        """See `Mailbox.look`: files are read whenever they are asked for."""
-
-    def letters(self) -> list[Letter]:
-        """See `Mailbox.letters`. A file that cannot be read is left where it is."""
-        return [one for one in self._all() if isinstance(one, Letter)]
-
-    def answers(self) -> list[AnswerLetter]:
-        """See `Mailbox.answers`. A file that cannot be read is left where it is."""
-        return [one for one in self._all() if isinstance(one, AnswerLetter)]
+    def _store(self, letter: Letter | AnswerLetter) -> None:
+        self._marked.write(f"{letter.file}{_WHOLE}", encoded(letter).encode())
 
     def _all(self) -> list[Letter | AnswerLetter]:
         try:
@@ -155,16 +162,23 @@ class MailFolder:
 
     def _read(self, name: str) -> Letter | AnswerLetter | None:
         try:
-            return letter_codec.from_dict(json.loads((self._folder / name).read_bytes()))
-        except (OSError, ValueError):
+            return decoded((self._folder / name).read_text("utf-8"), name.removesuffix(_WHOLE))
+        except OSError:
             return None
 
+    def take_back(self, letter: Letter) -> bool:
+        """See `Mailbox.take_back`."""
+        try:
+            (self._folder / f"{letter.file}{_WHOLE}").unlink()
+        except OSError:
+            return False
+        return True
+
     def remove(self, letters: Iterable[Letter | AnswerLetter]) -> None:
-        """See `Mailbox.remove`. A letter that cannot be removed is known by its message's id."""
+        """See `Mailbox.remove`."""
         for letter in letters:
-            if _OURS.fullmatch(letter.file):
-                with contextlib.suppress(OSError):
-                    (self._folder / letter.file).unlink()
+            with contextlib.suppress(OSError):
+                (self._folder / f"{letter.file}{_WHOLE}").unlink()
 
     def discard(self) -> None:
         """Remove the folder with all letters, if it has our mark."""

@@ -79,10 +79,10 @@ def runs_of(place: Path | str, changed_s: float) -> list[WaitingRun]:
     """The runs of one session. Raises `StoreError` if it cannot be read."""
     with reader_at(place) as session, session.snapshot():
         runs = session.runs(hidden=True)
-        answered = {one.answer.id for one in session.answers()}
+        answered = {one.answer.id for one in session.mailbox.answers()}
         asked = [one.request for one in session.approvals() if one.answer is None and one.request.id not in answered]
         owned = session.owner is not None
-        letters = session.letters()
+        letters = session.mailbox.letters()
     found: list[WaitingRun] = []
     for run in (one for one in runs if one.purpose == MAIN):
         questions = tuple(one for one in asked if one.run in _family(run.id, runs))
@@ -149,9 +149,9 @@ async def _stored(session: SessionStore, given: ApprovalAnswer) -> ApprovalAnswe
 def _left(place: str | PathLike[str], given: ApprovalAnswer) -> ApprovalAnswer:
     """Leave the answer for the owner of the session."""
     with reader_at(place) as session:
-        waiting = {one.answer.id for one in session.answers()}
+        waiting = {one.answer.id for one in session.mailbox.answers()}
         said = _checked(given, [one for one in session.approvals() if one.request.id not in waiting])
-        session.put_answer(said)
+        session.mailbox.put_answer(said)
     return said
 
 
@@ -264,7 +264,13 @@ def tell(
     """
     message = SteerMessage(id=id or uuid.uuid4().hex, text=text, kind=kind, now=now, by=by, data=data)
     with reader_at(path) as session:
-        return session.put_letter(_going(session.runs(), run).id, message)
+        letter = session.mailbox.put(_going(session.runs(), run).id, message)
+        try:
+            _going(session.runs(), letter.run)
+        except ConfigError:
+            if session.mailbox.take_back(letter):  # else its owner has returned it
+                raise
+        return letter
 
 
 def _going(runs: Sequence[RunRecord], run: str | None) -> RunRecord:

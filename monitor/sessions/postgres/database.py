@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from monitor.errors import MissingExtra, SessionTooNew, SessionUnavailable, StoreError
-from monitor.sessions.postgres.statements import FORMAT, TABLES, UPGRADES
+from monitor.sessions.postgres.statements import FORMAT, OLDER_TABLES, TABLES
 
 if TYPE_CHECKING:
     import psycopg
@@ -37,6 +37,22 @@ _SETTINGS: Final = {
     "client_encoding": "utf8",
 }
 """Seconds; and milliseconds for which a server may leave what was sent unacknowledged."""
+
+
+class Plain:
+    """A connection that takes the statements of both databases, in which `?` stands for a value."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        """Carry a statement out."""
+        return self._connection.execute(sql.replace("?", "%s").encode(), parameters)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
 
 _databases: Final[dict[str, Database]] = {}
 _databases_lock = threading.Lock()
@@ -112,16 +128,15 @@ class Database:
         with connection.transaction():
             connection.execute("select pg_advisory_xact_lock(hashtextextended('agent-monitor sessions', 1))")
             for table in TABLES:
-                connection.execute(table)
+                connection.execute(table.encode())
             found = connection.execute("select max(format) from monitor_sessions_format").fetchone()
             if found is None or found[0] is None:
                 connection.execute("insert into monitor_sessions_format values (%s)", (FORMAT,))
             elif found[0] > FORMAT:
                 raise SessionTooNew("in this database", found[0], FORMAT)
             elif found[0] < FORMAT:
-                for number in range(found[0] + 1, FORMAT + 1):
-                    for statement in UPGRADES[number]:
-                        connection.execute(statement.encode())
+                for statement in OLDER_TABLES:
+                    connection.execute(statement.encode())
                 connection.execute("update monitor_sessions_format set format = %s", (FORMAT,))
         self._is_made = True
 

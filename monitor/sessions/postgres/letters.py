@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from anyio import to_thread
 
 from monitor.errors import StoreError
-from monitor.messages import ApprovalAnswer, SteerMessage
-from monitor.sessions.mail.mailbox import AnswerLetter, Letter, letter_codec, made, new_file
-from monitor.sessions.nodes import canonical
+from monitor.sessions.mail.mailbox import AnswerLetter, Letter, Mailbox, decoded, encoded
 from monitor.sessions.postgres.database import Database
-from monitor.sessions.postgres.session_rows import kept
+from monitor.sessions.tables.rows import kept
 
 if TYPE_CHECKING:
     from monitor.sessions.postgres.database import Connection
 
-L = TypeVar("L", Letter, AnswerLetter)
+T = TypeVar("T")
 
 LOOK_S: Final = 0.5
 """Seconds between two questions for letters."""
@@ -29,92 +26,95 @@ _LETTERS: Final = f"select id, body from monitor_letters where session = {_NUMBE
 _REMOVE: Final = f"delete from monitor_letters where session = {_NUMBER} and id = any(%s)"  # noqa: S608 - a fixed text
 
 
-class Letters:
-    """The mailbox of the session `name`. The event loop asks it often, so it answers with what a
-    worker thread has read within the last second.
-    """
+class MailTable(Mailbox):
+    """The mailbox of the session `name`, which is asked whenever it is read."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, asked: Callable[[Callable[[Connection], Any]], Any]) -> None:
+        """`asked`: does some work with a connection."""
         self._name = kept(name)
-        self._database: Database | None = None
-        self._known: list[Letter | AnswerLetter] = []
-        self._gone: set[str] = set()
-        self._looked_s = float("-inf")
-        self._looks = False
+        self._asked = asked
 
-    def connect(self, database: Database | None) -> None:
-        """Read from `database` from now on. `None`: the session is closed."""
-        self._database = database
-        if database is None:
-            self._known, self._looks, self._looked_s = [], False, float("-inf")
+    def _store(self, letter: Letter | AnswerLetter) -> None:
+        self._asked(lambda one: one.execute(_PUT.encode(), (self._name, letter.file, encoded(letter))))
 
-    def put(self, run: str, message: SteerMessage) -> Letter:
-        """See `Mailbox.put`."""
-        return self._put(made(run, message, new_file()))
+    def _all(self) -> Sequence[Letter | AnswerLetter]:
+        rows = self._asked(lambda one: one.execute(_LETTERS.encode(), (self._name,)).fetchall())
+        return [letter for id, body in rows if (letter := decoded(body, id)) is not None]
 
-    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
-        """See `Mailbox.put_answer`."""
-        return self._put(AnswerLetter(answer=answer, file=new_file()))
-
-    def _put(self, letter: L) -> L:
-        if self._database is None:
-            raise StoreError("the session is closed")
-        self._database.run(lambda one: put(one, self._name, letter))
-        return letter
-
-    def letters(self) -> list[Letter]:
-        """See `Mailbox.letters`."""
-        return [one for one in self._all() if isinstance(one, Letter)]
-
-    def answers(self) -> list[AnswerLetter]:
-        """See `Mailbox.answers`."""
-        return [one for one in self._all() if isinstance(one, AnswerLetter)]
-
-    async def look(self) -> None:
-        """See `Mailbox.look`."""
-        if self._database is not None:
-            await to_thread.run_sync(self._look, self._database)
-
-    def _all(self) -> list[Letter | AnswerLetter]:
-        if self._database is not None and not self._looks and time.monotonic() - self._looked_s >= LOOK_S:
-            self._looks = True
-            self._database.workers.submit(self._look, self._database)
-        return [one for one in self._known if one.file not in self._gone]
+    def take_back(self, letter: Letter) -> bool:
+        """See `Mailbox.take_back`."""
+        return bool(self._asked(lambda one: one.execute(_REMOVE.encode(), (self._name, [letter.file])).rowcount))
 
     def remove(self, letters: Iterable[Letter | AnswerLetter]) -> None:
         """See `Mailbox.remove`."""
         files = [one.file for one in letters]
-        self._gone.update(files)
-        if self._database is not None and files:
-            self._database.workers.submit(self._remove, self._database, files)
+        self._asked(lambda one: one.execute(_REMOVE.encode(), (self._name, files)))
 
-    def _look(self, database: Database) -> None:
+
+class Letters(MailTable):
+    """The mailbox of a session for its owner. The event loop asks it often, so it answers with what
+    a worker thread has read within the last second.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, self._in_database)
+        self._database: Database | None = None
+        self._known: Sequence[Letter | AnswerLetter] = ()
+        self._gone: set[str] = set()
+        self._looked_s = float("-inf")
+        self._looks = False
+        self._is_open = False
+
+    def connect(self, database: Database | None) -> None:
+        """Read from `database` from now on. `None`: the session is closed."""
+        self._is_open = database is not None
+        self._database = database or self._database  # letters are still removed
+        self._known, self._looks, self._looked_s = (), False, float("-inf")
+
+    def _in_database(self, work: Callable[[Connection], T]) -> T:
+        if self._database is None:
+            raise StoreError("the session is closed")
+        return self._database.run(work)
+
+    def _store(self, letter: Letter | AnswerLetter) -> None:
+        if not self._is_open:
+            raise StoreError("the session is closed")
+        super()._store(letter)
+
+    async def look(self) -> None:
+        """See `Mailbox.look`."""
+        if self._is_open:
+            await to_thread.run_sync(self._look)
+
+    def _all(self) -> list[Letter | AnswerLetter]:
+        if (
+            self._is_open
+            and self._database is not None
+            and not self._looks
+            and time.monotonic() - self._looked_s >= LOOK_S
+        ):
+            self._looks = True
+            self._database.workers.submit(self._look)
+        return [one for one in self._known if one.file not in self._gone]
+
+    def remove(self, letters: Iterable[Letter | AnswerLetter]) -> None:
+        """See `Mailbox.remove`."""
+        gone = [*letters]
+        self._gone.update(one.file for one in gone)
+        if self._database is not None and gone:
+            self._database.workers.submit(self._remove, gone)
+
+    def _look(self) -> None:
         try:
-            self._known = database.run(lambda one: read(one, self._name), patience_s=0)
+            self._known = super()._all()
         except StoreError:  # it is looked at again
             return
         finally:
             self._looked_s = time.monotonic()
             self._looks = False
 
-    def _remove(self, database: Database, files: list[str]) -> None:
+    def _remove(self, letters: Iterable[Letter | AnswerLetter]) -> None:
         try:
-            database.run(lambda one: one.execute(_REMOVE.encode(), (self._name, files)))
+            super().remove(letters)
         except StoreError:  # the id of the message says that it is stored
             return
-
-
-def put(connection: Connection, name: str, letter: Letter | AnswerLetter) -> None:
-    """Store a letter. A second time changes nothing."""
-    connection.execute(_PUT.encode(), (name, letter.file, canonical(letter_codec.to_dict(letter))))
-
-
-def read(connection: Connection, name: str) -> list[Letter | AnswerLetter]:
-    """The letters that are there, oldest first. One that cannot be read is left where it is."""
-    found: list[Letter | AnswerLetter] = []
-    for _, body in connection.execute(_LETTERS.encode(), (name,)).fetchall():
-        try:
-            found.append(letter_codec.from_dict(json.loads(body)))
-        except ValueError:
-            continue
-    return found

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from monitor.errors import SessionBusy, SessionNotFound, SessionOwner, StoreError
-from monitor.events import Event
-from monitor.messages import (
-    ApprovalAnswer,
-    ApprovalRequest,
-    CallRecord,
-    CallState,
-    SteerMessage,
-    answer_codec,
-    call_codec,
-    may_follow,
-    request_codec,
-)
-from monitor.sessions.closed_runs import Changes, Committed, RunRecord, TurnChunks, run_codec
-from monitor.sessions.mail.mailbox import AnswerLetter, Letter, made, new_file
-from monitor.sessions.nodes import Node
-from monitor.sessions.postgres import letters
-from monitor.sessions.postgres.database import LEASE_S, Database
-from monitor.sessions.postgres.session_rows import Rows, given, id_of, kept
-from monitor.sessions.postgres.session_seal import SessionSeal, sums_of
-from monitor.sessions.postgres.statements import COLUMNS, FORMAT, PARTS, step_of
+from monitor.sessions.mail.mailbox import Mailbox
+from monitor.sessions.postgres.database import Database, Plain
+from monitor.sessions.postgres.letters import MailTable
+from monitor.sessions.postgres.statements import FORMAT
 from monitor.sessions.reader import SessionReader
-from monitor.sessions.tables.packing import Memory, Packing, escaped
-from monitor.sessions.tables.schema import Reads, SessionRows
-from monitor.sessions.tables.writing import NOWHERE, stepped
-from monitor.sessions.tree import TreeProblem, plan, verify
+from monitor.sessions.tables.reads import Reads
+from monitor.sessions.tables.rows import Rows, given, kept
+from monitor.sessions.tables.schema import COLUMNS, POSTGRES
+from monitor.sessions.tables.step import Filling
+from monitor.sessions.tree import TreeProblem
 
 if TYPE_CHECKING:
     from monitor.sessions.postgres.database import Connection
@@ -42,7 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _IS_MADE: Final = "select to_regclass('monitor_sessions') is not null"
-_FIND: Final = """select number, id, created_ms, token, extract(epoch from changed)::double precision,
+_FORMAT: Final = "select max(format) from monitor_sessions_format"
+_FIND: Final = """select number, id, created_ms, token, forked_from, extract(epoch from changed)::double precision,
     case when lease_until > clock_timestamp() then holder else '' end
     from monitor_sessions where name = %s"""
 _LIST: Final = """select name, extract(epoch from changed)::double precision
@@ -81,7 +67,9 @@ class PostgresReader(Reads):
                 self._sessions.close()
             raise
         self._connection = self._sessions.connection
-        self._rows = Rows(self._connection, self._found.number)
+        self._rows = Rows(Plain(self._connection), self._found.number)
+        self.mailbox: Mailbox = MailTable(name, self._sessions.asked)
+        """Where other processes leave messages for the runs."""
         self.path = f"{self._sessions.shown}#{name}"
         """The address, without its password."""
 
@@ -93,7 +81,8 @@ class PostgresReader(Reads):
     @property
     def meta(self) -> dict[str, Any]:
         """Facts about the session, such as its id."""
-        return {"id": self._found.id, "created_ms": self._found.created_ms, "epoch": self._found.token}
+        facts = {"id": self._found.id, "created_ms": self._found.created_ms, "epoch": self._found.token}
+        return facts if self._found.forked_from is None else {**facts, "forked_from": self._found.forked_from}
 
     @property
     def owner(self) -> SessionOwner | None:
@@ -109,12 +98,6 @@ class PostgresReader(Reads):
         """Close the connection."""
         self._sessions.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
         """All reads in this block are of one moment. A block in a block is the outer one."""
@@ -125,39 +108,24 @@ class PostgresReader(Reads):
             self._connection.execute("set transaction isolation level repeatable read, read only")
             yield self
 
-    def _read(self, read: Callable[[SessionRows], T]) -> T:
+    def _read(self, read: Callable[[Rows], T]) -> T:
         return self._sessions.asked(lambda _: read(self._rows))
 
     def size(self) -> int:
         """The number of bytes of all that the session holds, without indexes."""
-        return self._sessions.asked(lambda _: self._rows.size())
+        bodies = {table: "body" for table, columns in COLUMNS.items() if "body" in columns}
+        bodies["approvals"] = "request || coalesce(answer, '')"
+        of = (
+            f"(select coalesce(sum(octet_length({body})), 0) from monitor_{table} where session = one)"  # noqa: S608 - names of our own
+            for table, body in bodies.items()
+        )
+        sql = f"select {' + '.join(of)} from (select %s::bigint as one) mine"  # noqa: S608 - as above
+        found = self._sessions.asked(lambda one: one.execute(sql.encode(), (self._found.number,)).fetchone())
+        return int(found[0]) if found else 0
 
     def verify(self) -> tuple[TreeProblem, ...]:
         with self.snapshot():
             return super().verify()
-
-    def letters(self) -> list[Letter]:
-        """The messages of other processes that the session's owner has not stored yet."""
-        return [one for one in self._mail() if isinstance(one, Letter)]
-
-    def answers(self) -> list[AnswerLetter]:
-        """The answers of other processes that the session's owner has not stored yet."""
-        return [one for one in self._mail() if isinstance(one, AnswerLetter)]
-
-    def _mail(self) -> list[Letter | AnswerLetter]:
-        return self._sessions.asked(lambda one: letters.read(one, kept(self.name)))
-
-    def put_answer(self, answer: ApprovalAnswer) -> AnswerLetter:
-        """Leave an answer for the session's owner. It is stored when this returns."""
-        letter = AnswerLetter(answer=answer, file=new_file())
-        self._sessions.asked(lambda one: letters.put(one, kept(self.name), letter))
-        return letter
-
-    def put_letter(self, run: str, message: SteerMessage) -> Letter:
-        """Leave `message` for the run with the id `run`. It is stored when this returns."""
-        letter = made(run, message, new_file())
-        self._sessions.asked(lambda one: letters.put(one, kept(self.name), letter))
-        return letter
 
 
 AnyReader: TypeAlias = SessionReader | PostgresReader
@@ -169,6 +137,7 @@ class _Found:
     id: str
     created_ms: int
     token: int
+    forked_from: str | None
     changed_s: float
     owner: SessionOwner | None
 
@@ -182,6 +151,8 @@ class SessionsReader:
         self._database = Database(address)
         self.connection: Connection = self._database.connected()
         self._is_made: bool = self.asked(lambda one: one.execute(_IS_MADE).fetchone() == (True,))
+        if self._is_made and self.asked(lambda one: one.execute(_FORMAT).fetchone()) != (FORMAT,):
+            self._database.prepared().close()  # tables of an older version are brought forward
 
     def __enter__(self) -> Self:
         return self
@@ -227,8 +198,8 @@ class SessionsReader:
         row = self._row(name)
         if row is None:
             raise SessionNotFound(f"there is no session {name} in {self.shown}")
-        number, id, created_ms, token, changed_s, holder = row
-        return _Found(number, id, created_ms, token, changed_s, owner_in(holder))
+        number, id, created_ms, token, forked_from, changed_s, holder = row
+        return _Found(number, id, created_ms, token, forked_from, changed_s, owner_in(holder))
 
     def opened(self, name: str) -> PostgresReader:
         """A reader of one session, over this connection."""
@@ -249,286 +220,59 @@ def without_password(address: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# One step of a session as the rows of one statement.
+# A whole session is written in one transaction: an imported one, or one anew.
 
-
-class StepRows:
-    """The rows that one step writes, by the table."""
-
-    def __init__(self, rows: Rows, memory: Memory, last: dict[str, int]) -> None:
-        """`last`: the newest number of the events and of the chunks, as far as it is known."""
-        self.rows: dict[str, list[dict[str, Any]]] = {}
-        self.new: set[tuple[str, str]] = set()
-        """The tables and keys of rows that are not there yet."""
-        self._read = rows
-        self._packing = Packing(rows.pointers)
-        self._memory = memory
-        self._last = dict(last)
-        self._calls: list[CallRecord] = []
-        self._new_runs: set[str] = set()
-
-    def fill(self, changes: Changes, *, at_ms: int, new_id: Callable[[], str]) -> Committed:
-        """Take all changes. Raises `StoreError` for a step that does not fit the session."""
-        for run in changes.runs:
-            self.run(run)
-        planned = plan(self._read, changes.nodes, branch=changes.branch, at_ms=at_ms, new_id=new_id)
-        for node in planned.nodes:
-            self.node(node)
-        if planned.nodes:
-            self.head(changes.branch, planned.head)
-            self._memory.take(planned.nodes, changes.branch, planned.head)  # what fails forgets everything
-        for record, _ in stepped(changes.calls, self._standing):
-            self.call(record)
-        self.questions(changes.requests, changes.answers)
-        for event in changes.events:
-            self.event(changes.events_run, event, at_ms)
-        for chunks in changes.chunks:
-            self.chunks(chunks, at_ms)
-        return Committed(planned.nodes, planned.head)
-
-    def intend(self, record: CallRecord) -> None:
-        """Take a call unless its key is known."""
-        if self._standing(record.key) == NOWHERE:
-            self.call(record)
-
-    def advance(self, record: CallRecord) -> bool:
-        """Take the next step of a call, if it is allowed. Whether it was."""
-        allowed = may_follow(record, *self._standing(record.key))
-        if allowed:
-            self.call(record)
-        return allowed
-
-    def switch(self, branch: str, node: str | None) -> None:
-        """Let a branch end at `node`. Raises `StoreError` if there is no such node."""
-        if node is not None and self._read.tip(node) is None:
-            raise StoreError(f"there is no node {node}")
-        self._memory.heads.pop(branch, None)
-        self.head(branch, node)
-
-    def head(self, branch: str, node: str | None) -> None:
-        """Take the end of a branch."""
-        self.rows["heads"] = [one for one in self.rows.get("heads", []) if one["name"] != kept(branch)]
-        self._add("heads", name=kept(branch), node=None if node is None else id_of(node))
-
-    @property
-    def last(self) -> dict[str, int]:
-        """The newest numbers once the step is stored."""
-        return self._last
-
-    # -------------------------------------------------------------- the parts
-
-    def _add(self, table: str, **row: Any) -> None:
-        self.rows.setdefault(table, []).append(row)
-
-    def _of_run(self, run: str | None) -> str | None:
-        if run is None:
-            return None
-        if run not in self._memory.runs and run not in self._new_runs:
-            if not self._read.has_run(run):
-                raise StoreError(f"the run {run} is not in the session: write its RunRecord first")
-            self._memory.runs[run] = 0
-        return kept(run)
-
-    def run(self, run: RunRecord) -> None:
-        """Take a run."""
-        self.rows["runs"] = [one for one in self.rows.get("runs", []) if one["id"] != kept(run.id)]
-        for text in (run.agent, run.purpose, run.parent_run or ""):
-            kept(text)
-        self._add("runs", id=kept(run.id), state=run.state.value, body=escaped(run_codec.to_dict(run)))
-        self._new_runs.add(run.id)
-
-    def node(self, node: Node) -> None:
-        """Take a node as it is."""
-        columns = {name: getattr(node, name) for name in COLUMNS["nodes"]}
-        self._add("nodes", **{**columns, "kind": node.kind.value, "run": self._of_run(node.run)})
-
-    def _standing(self, key: str) -> tuple[CallState | None, int]:
-        for record in reversed(self._calls):
-            if record.key == key:
-                return record.state, record.attempt
-        if key in self._memory.calls:
-            return self._memory.calls[key]
-        found = self._read.find(key)
-        if found is None:
-            self.new.add(("calls", kept(key)))
-            return NOWHERE
-        return found.state, found.attempt
-
-    def call(self, record: CallRecord) -> None:
-        """Take a call as it is."""
-        body = self._packing.packed(call_codec.to_brief(record), record.run, record.turn)
-        kept(record.call_id)
-        self.rows["calls"] = [one for one in self.rows.get("calls", []) if one["key"] != kept(record.key)]
-        self._add("calls", run=kept(record.run), key=kept(record.key), state=record.state.value, body=body)
-        self._calls.append(record)
-
-    def questions(self, requests: Sequence[ApprovalRequest], answers: Sequence[ApprovalAnswer]) -> None:
-        """Take questions, and answers to open ones. Raises `StoreError` for any other answer."""
-        asked: dict[str, tuple[str, str | None]] = {}
-        for request in requests:
-            if request.id not in asked and self._read.approval(request.id) is None:
-                kept(request.run or "")
-                self.new.add(("approvals", kept(request.id)))
-                asked[request.id] = escaped(request_codec.to_dict(request)), None
-        for answer in answers:
-            found = asked.get(answer.id) or self._read.approval(answer.id)
-            if found is None:
-                raise StoreError(f"there is no question {answer.id} to answer")
-            if found[1] is not None:
-                raise StoreError(f"the question {answer.id} has its answer already")
-            asked[answer.id] = found[0], escaped(answer_codec.to_dict(answer))
-        for id, (question, said) in asked.items():
-            self._add("approvals", id=kept(id), request=question, answer=said)
-
-    def event(self, run: str | None, event: Event, at_ms: int) -> None:
-        """Take an event."""
-        kind, body = self._packing.event(run, event)
-        self._add("events", seq=self._next("events"), run=self._of_run(run), at_ms=at_ms, type=kind, body=body)
-
-    def chunks(self, chunks: TurnChunks, at_ms: int) -> None:
-        """Take some chunks."""
-        body, run = self._packing.chunks(chunks), self._of_run(chunks.run)
-        self._add("chunks", seq=self._next("chunks"), run=run, turn=chunks.turn, at_ms=at_ms, body=body)
-
-    def _next(self, table: str) -> int:
-        if table not in self._last:
-            self._last[table] = self._read.newest(table)
-        self._last[table] += 1
-        return self._last[table]
-
-    def note_stored(self) -> None:
-        """The step is stored: remember what the owner knows now."""
-        for run in self._new_runs:
-            self._memory.runs[run] = 0
-        for record in self._calls:
-            self._memory.take_call(record)
-
-
-# --------------------------------------------------------------------------------------------------
-# Writes a whole session into a database in one transaction: an imported one, or one anew.
-
-_MOST_ROWS: Final = 500
-"""The most rows of one statement."""
-_NEW: Final = """insert into monitor_sessions (id, name, created_ms) values (%s, %s, %s)
+_NEW: Final = """insert into monitor_sessions (id, name, created_ms, forked_from) values (%s, %s, %s, %s)
     on conflict do nothing returning number"""
 _LOCK: Final = """select number, holder, coalesce(lease_until > clock_timestamp(), false)
     from monitor_sessions where name = %s for update"""
-_FENCE: Final = "update monitor_sessions set token = token + 1 where number = %s returning token, step"
-_FREE: Final = "update monitor_sessions set lease_until = null, seal = %s where number = %s"
+_FENCE: Final = "update monitor_sessions set token = token + 1, seal = null, step = 0 where number = %s"
+_SEAL: Final = """update monitor_sessions set step = step + 1, lease_until = null, seal = %s,
+    changed = clock_timestamp() where number = %s"""
 _PATIENCE: Final = "set local idle_in_transaction_session_timeout = '60s'"
 """A process that freezes in the transaction holds up other owners for no longer than this."""
 
+Begin: TypeAlias = Callable[[Mapping[str, Any]], Filling]
+"""Makes a session, of the facts about it, and returns what fills it."""
 
-class SessionTarget:
-    """A session in a database that is filled row by row: see `ImportTarget`."""
 
-    def __init__(self, connection: Connection, name: str, place: tuple[int, int, int] | None = None) -> None:
-        """`place`: the number, the token and the step of a session that is written anew."""
-        self._connection = connection
-        self._name = name
-        self._place = place
-        self._memory = Memory(seals=False)
-        self._last: dict[str, int] = {}
-        self._number = self._token = self._step = 0
-        self._rows: StepRows
-        self._table = ""
-
-    def session(self, facts: dict[str, Any]) -> None:
-        """Make the session, or empty the one that is written anew. Raises `StoreError` if the name
-        or the id of a new one is there already.
-        """
-        if self._place is not None:
-            self._number, self._token, self._step = self._place
-            for part in PARTS:
-                sql = f"delete from monitor_{part} where session = %s"  # noqa: S608 - a name of our own
-                self._connection.execute(sql.encode(), (self._number,))
-            self._begin()
-            return
-        values = (facts["id"], kept(self._name), int(facts.get("created_ms", 0)))
-        found = self._connection.execute(_NEW, values).fetchone()
-        if found is None:
-            raise StoreError(
-                f"the database has a session of the name {self._name!r} or of the id {facts['id']} already;"
-                " nothing was changed"
-            )
-        self._number = found[0]
-        self._begin()
-
-    def _begin(self) -> None:
-        self._rows = StepRows(Rows(self._connection, self._number, self._memory), self._memory, self._last)
-
-    def _into(self, table: str) -> StepRows:
-        """The rows that are gathered. Those of another table are written before."""
-        if self._table not in ("", table) or len(self._rows.rows.get(table, ())) >= _MOST_ROWS:
-            self._write()
-        self._table = table
-        return self._rows
-
-    def _write(self) -> None:
-        if self._rows.rows:
-            sql, values = step_of(
-                self._rows.rows, session=self._number, token=self._token, step=self._step, lease_s=LEASE_S, seal=None
-            )
-            self._connection.execute(sql, values)
-            self._step += 1
-        self._last = self._rows.last
-        self._begin()
-
-    def run(self, record: RunRecord) -> None:
-        """Write a run."""
-        self._into("runs").run(record)
-
-    def node(self, node: Node) -> None:
-        """Write a node as it is."""
-        self._into("nodes").node(node)
-
-    def head(self, branch: str, node: str | None) -> None:
-        """Write the end of a branch."""
-        self._into("heads").head(branch, node)
-
-    def call(self, record: CallRecord) -> None:
-        """Write a call."""
-        self._into("calls").call(record)
-
-    def approval(self, request: ApprovalRequest, answer: ApprovalAnswer | None) -> None:
-        """Write a question, and its answer."""
-        self._into("approvals").questions([request], [] if answer is None else [answer])
-
-    def event(self, run: str | None, at_ms: int, event: Event) -> None:
-        """Write an event."""
-        self._into("events").event(run, event, at_ms)
-
-    def chunks(self, some: TurnChunks) -> None:
-        """Write some chunks."""
-        self._into("chunks").chunks(some, 0)
-
-    def problems(self) -> Iterator[TreeProblem]:
-        """Write what is left, and return the faults of the tree."""
-        self._write()
-        seal = SessionSeal(sums_of(self._connection, self._number))
-        self._connection.execute(_FREE, (seal.stored(), self._number))
-        rows = Rows(self._connection, self._number)
-        yield from verify(rows.nodes(), rows.heads())
+def _sealed(connection: Connection, number: int) -> None:
+    seal = Rows(Plain(connection), number).seal()
+    connection.execute(_SEAL, (seal.stored(), number))
 
 
 @contextmanager
-def new_session(address: str, name: str) -> Iterator[SessionTarget]:
+def new_session(address: str, name: str) -> Iterator[Begin]:
     """A session of this name to fill. It is there when the block ends, whole or not at all."""
     database = Database(address)
     connection = database.prepared()
+    numbers: list[int] = []
+
+    def begin(facts: Mapping[str, Any]) -> Filling:
+        values = (facts["id"], kept(name), int(facts.get("created_ms", 0)), facts.get("forked_from"))
+        found = connection.execute(_NEW, values).fetchone()
+        if found is None:
+            raise StoreError(
+                f"the database has a session of the name {name!r} or of the id {facts['id']} already;"
+                " nothing was changed"
+            )
+        numbers.append(found[0])
+        return Filling(Rows(Plain(connection), found[0]), POSTGRES)
+
     try:
         with database.typing_errors(), connection.transaction():
-            yield SessionTarget(connection, name)
+            yield begin
+            for number in numbers:
+                _sealed(connection, number)
     finally:
         connection.close()
 
 
 @contextmanager
-def rewriting(address: str, name: str) -> Iterator[tuple[PostgresReader, SessionTarget]]:
-    """A session as it is, and the target that takes its place when the block ends. Raises
+def rewriting(address: str, name: str) -> Iterator[tuple[PostgresReader, Begin]]:
+    """A session as it is, and what makes the one that takes its place when the block ends. Raises
     `SessionBusy` while it has an owner, and `SessionNotFound` if there is no such session.
     """
-    Database(address).prepared().close()  # tables of an older version are brought forward
     there = SessionsReader(address)
     try:
         with there.typing_errors(), there.connection.transaction():
@@ -539,7 +283,15 @@ def rewriting(address: str, name: str) -> Iterator[tuple[PostgresReader, Session
             number, holder, is_leased = found
             if is_leased:
                 raise SessionBusy(name, owner_in(holder))
-            token, step = there.connection.execute(_FENCE, (number,)).fetchone() or (0, 0)
-            yield there.opened(name), SessionTarget(there.connection, name, (number, token, step))
+
+            def begin(_: Mapping[str, Any]) -> Filling:
+                for part in COLUMNS:
+                    sql = f"delete from monitor_{part} where session = %s"  # noqa: S608 - a name of our own
+                    there.connection.execute(sql.encode(), (number,))
+                return Filling(Rows(Plain(there.connection), number), POSTGRES)
+
+            there.connection.execute(_FENCE, (number,))
+            yield there.opened(name), begin
+            _sealed(there.connection, number)
     finally:
         there.close()

@@ -21,29 +21,23 @@ import anyio
 from anyio import to_thread
 
 from monitor.errors import ConfigError, SessionBusy, SessionLost, SessionNotFound, SessionUnavailable, StoreError
-from monitor.messages import CallRecord
-from monitor.sessions.closed_runs import Changes, Committed, close_run
 from monitor.sessions.faults import not_text
 from monitor.sessions.lock import OwnerLock, this_process
-from monitor.sessions.nodes import Draft, Node
-from monitor.sessions.postgres.database import LEASE_S, Database, database_at, leave
+from monitor.sessions.postgres.database import LEASE_S, Database, Plain, database_at, leave
 from monitor.sessions.postgres.letters import Letters
 from monitor.sessions.postgres.postgres_reader import (
     AnyReader,
     PostgresReader,
     SessionsReader,
-    StepRows,
     owner_in,
     without_password,
 )
-from monitor.sessions.postgres.session_rows import Rows, kept
-from monitor.sessions.postgres.session_seal import SessionSeal, seal_of, sums_of
 from monitor.sessions.postgres.statements import step_of
 from monitor.sessions.reader import SessionReader, default_folder, sessions_in
-from monitor.sessions.sqlite_session import SQLiteSession, id_at
-from monitor.sessions.tables.packing import Memory
-from monitor.sessions.tables.schema import OwnerReads, SessionRows
-from monitor.sessions.tree import ACTIVE
+from monitor.sessions.sqlite_session import SQLiteSession, SqlSession, id_at
+from monitor.sessions.tables.memory import Memory
+from monitor.sessions.tables.rows import Rows, kept
+from monitor.sessions.tables.step import StepRows
 from monitor.sessions.writer import Ticket, hand_back, settled
 
 if TYPE_CHECKING:
@@ -141,7 +135,7 @@ _TAKE: Final = """update monitor_sessions
     where name = %(name)s
         and (lease_until is null or lease_until < clock_timestamp() or holder = %(holder)s or holder = %(dead)s
             or %(takeover)s)
-    returning number, id, token, step, seal"""
+    returning number, id, token, step"""
 _LEASE: Final = """select holder, extract(epoch from lease_until - clock_timestamp())::double precision
     from monitor_sessions where name = %s"""
 _MAKE: Final = "insert into monitor_sessions (id, name, created_ms) values (%s, %s, %s) on conflict (name) do nothing"
@@ -149,7 +143,7 @@ _NOW: Final = "select token, step, holder from monitor_sessions where number = %
 _RELEASE: Final = "update monitor_sessions set lease_until = null where number = %s and token = %s"
 
 
-class PostgresSession(OwnerReads):
+class PostgresSession(SqlSession):
     """The session `name` in the database at `address`. An acknowledged step is as safe as the
     server keeps it.
 
@@ -179,25 +173,19 @@ class PostgresSession(OwnerReads):
         replayed. `clock`: returns seconds since 1970, for the times of nodes; leases follow the
         clock of the server. `waits`: is called with the reason when the waiting begins.
         """
+        super().__init__(clock=clock, chunks=chunks)
         self.address = address
         self.name = name
-        self.keeps_chunks: bool = chunks
-        self.id: str = ""
         self.mailbox: Letters = Letters(name)
-        """Where other processes leave messages for the runs."""
         self._create = create
         self._wait_s = wait_s
         self._takeover = takeover
-        self._clock = clock
         self._waits = waits
         self._proof = OwnerProof()
         self._holder = ""
         self._database: Database | None = None
         self._memory = Memory()
-        self._last: dict[str, int] = {}
-        self._number = self._token = self._step = 0
-        self._seal: SessionSeal | None = None
-        """The digests of the session. `None`: the first step takes them."""
+        self._number = self._token = self._steps = 0
         self._broken: StoreError | None = None
         self._waiting: deque[Ticket] = deque()
         self._lock = threading.Lock()
@@ -218,9 +206,6 @@ class PostgresSession(OwnerReads):
             await self.aclose()
             raise
         return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Write the steps that wait, and give the session back."""
@@ -284,8 +269,8 @@ class PostgresSession(OwnerReads):
             why = f"its lease ends in {max(0.0, lease[1] or 0.0):.0f} seconds, unless it is renewed"
             raise SessionBusy(self.name, owner_in(lease[0]), why)
 
-        self._number, self.id, self._token, self._step, seal = self._asked(take)
-        self._seal = None if seal is None else seal_of(seal)
+        self._number, self.id, self._token, self._steps = self._asked(take)
+        self._memory.forget()  # another owner may have written since
         self._held().hold(self._number, self._token)
 
     # -------------------------------------------------------------- one thing after another
@@ -332,99 +317,53 @@ class PostgresSession(OwnerReads):
     def _asked(self, work: Callable[[Connection], T], **options: float) -> T:
         return self._held().run(work, **options)
 
-    async def _read(self, read: Callable[[SessionRows], T]) -> T:
-        return await self._run(lambda: self._asked(lambda one: read(Rows(one, self._number, self._memory))))
+    def _rows(self, connection: Connection) -> Rows:
+        return Rows(Plain(connection), self._number, memory=self._memory)
 
-    async def _write(self, fill: Callable[[StepRows], T]) -> T:
+    async def _read(self, read: Callable[[Rows], T]) -> T:
+        return await self._run(lambda: self._asked(lambda one: read(self._rows(one))))
+
+    async def _step(self, fill: Callable[[StepRows], T]) -> T:
         def write() -> T:
             if self._broken is not None:
                 raise type(self._broken)(*self._broken.args)
             try:
-                step, result = self._asked(partial(self._filled, fill))
+                step, seal, result = self._asked(partial(self._filled, fill))
                 if step.rows:
-                    seal = self._asked(partial(self._sealed, step))
                     self._asked(partial(self._store, step.rows, seal))
-                    self._step += 1
-                    self._seal = seal
+                    self._steps += 1
             except BaseException:
                 self._memory.forget()
                 raise
-            self._last = step.last
             step.note_stored()
             return result
 
         return await self._run(write)
 
-    def _filled(self, fill: Callable[[StepRows], T], connection: Connection) -> tuple[StepRows, T]:
-        step = StepRows(Rows(connection, self._number, self._memory), self._memory, self._last)
+    def _filled(self, fill: Callable[[StepRows], T], connection: Connection) -> tuple[StepRows, str, T]:
+        step = StepRows(self._rows(connection))
         try:
-            return step, fill(step)
+            result = fill(step)
+            return step, step.seal() if step.rows else "", result
         except BaseException:
             self._memory.forget()  # nodes that are not stored are in it
             raise
 
-    def _sealed(self, step: StepRows, connection: Connection) -> SessionSeal:
-        """The digests of the session after `step`."""
-        before = self._seal or SessionSeal(sums_of(connection, self._number))
-        return before.after(step.rows, connection, self._number, new=step.new)
-
-    def _store(
-        self, rows: Mapping[str, Sequence[Mapping[str, Any]]], seal: SessionSeal, connection: Connection
-    ) -> None:
+    def _store(self, rows: Mapping[str, Sequence[Mapping[str, Any]]], seal: str, connection: Connection) -> None:
         """Write one step, unless an attempt whose answer was lost has written it."""
         sql, values = step_of(
-            rows, session=self._number, token=self._token, step=self._step, lease_s=LEASE_S, seal=seal.stored()
+            rows, session=self._number, token=self._token, step=self._steps, lease_s=LEASE_S, seal=seal
         )
         if connection.execute(sql, values).fetchone() is not None:
             return
         found = connection.execute(_NOW, (self._number,)).fetchone()
-        if found is not None and found[:2] == (self._token, self._step + 1):
+        if found is not None and found[:2] == (self._token, self._steps + 1):
             return
         who = "removed" if found is None else f"taken over by {owner_in(found[2]) or 'another owner'}"
         self._broken = SessionLost(
             f"the session {self.name} was {who}. What was acknowledged before is stored; this step is not acknowledged."
         )
         raise self._broken
-
-    # -------------------------------------------------------------- the tree
-
-    async def commit(self, changes: Changes) -> Committed:
-        """Write one step: all of it, or nothing. Returns when the server has committed it."""
-        at_ms = round(self._clock() * 1000)
-        return await self._write(lambda step: step.fill(changes, at_ms=at_ms, new_id=partial(id_at, at_ms)))
-
-    async def append(self, *drafts: Draft, branch: str = ACTIVE) -> tuple[Node, ...]:
-        """Write nodes behind the head of a branch."""
-        return (await self.commit(Changes(nodes=drafts, branch=branch))).nodes
-
-    async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
-        """Make `node` the end of a branch; see `SessionStore.switch_node`."""
-
-        def switch(step: StepRows) -> None:
-            step.switch(branch, node)
-
-        await self._write(switch)
-
-    # -------------------------------------------------------------- runs, calls, events
-
-    async def close_run(self, run: str, why: str) -> None:
-        """See `monitor.sessions.close_run`."""
-        await close_run(self, run, why)
-
-    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
-        """See `CallLedger.intend`."""
-
-        def intend(step: StepRows) -> None:
-            for record in records:
-                step.intend(record)
-
-        await self._write(intend)
-        found = await self._read(lambda rows: [rows.find(record.key) for record in records])
-        return [record for record in found if record is not None]
-
-    async def advance(self, record: CallRecord) -> bool:
-        """See `CallLedger.advance`."""
-        return await self._write(lambda step: step.advance(record))
 
 
 # --------------------------------------------------------------------------------------------------

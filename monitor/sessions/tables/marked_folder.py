@@ -126,11 +126,6 @@ class Blobs(Protocol):
         ...
 
 
-def body_of(blobs: Blobs, body: str | None, artifact: str) -> str:
-    """The body of a node, by the columns of its row. Raises `SessionDamaged`."""
-    return blobs.get(artifact).decode("utf-8", "replace") if body is None else body
-
-
 _OURS: Final = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{8})?")
 """The name of a file with a long body, or of one that was not finished."""
 
@@ -141,15 +136,17 @@ def blobs_path(path: Path) -> Path:
 
 
 def blobs_of(path: Path) -> BlobFolder:
-    """The long bodies of the session at `path`."""
-    return BlobFolder(blobs_path(path))
+    """The long bodies of the session at `path`. Formats 1 and 2 had another folder."""
+    return BlobFolder(blobs_path(path), path.with_name(f"{path.stem}.blobs"))
 
 
 class BlobFolder:
     """Files in a folder, each named by the SHA-256 of its content."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, older: Path | None = None) -> None:
+        """`older`: bodies are read there as well."""
         self.folder = folder
+        self._older = older or folder
         self._marked = MarkedFolder(folder, _OURS)
 
     def remove(self) -> None:
@@ -176,8 +173,9 @@ class BlobFolder:
         """The bytes under `digest`. Raises `SessionDamaged` if they are missing or were changed."""
         if not isinstance(digest, str):  # of a damaged row
             raise SessionDamaged(f"a long text has no digest, but {digest!r}")
+        path = self.folder / digest
         try:
-            data = (self.folder / digest).read_bytes()
+            data = (path if path.exists() else self._older / digest).read_bytes()
         except OSError as error:
             raise SessionDamaged(f"the long text {digest} cannot be read: {error.strerror}") from error
         if _digest(data) != digest:

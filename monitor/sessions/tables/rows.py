@@ -1,250 +1,301 @@
-"""The tree of a session as rows. Each function is called in the thread of its connection."""
+"""Reads the rows of one session. Each method is called in a thread with its connection."""
+
+# ruff: noqa: S608 - only names of tables and places of values are put into a statement
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from monitor.errors import SessionDamaged, StoreError
+from monitor.chunks import TextDelta, chunk_codec
+from monitor.errors import MonitorError, SessionDamaged, StoreError
+from monitor.events import event_codec
+from monitor.messages import CallRecord, answer_codec, call_codec, request_codec
+from monitor.sessions.closed_runs import ApprovalState, RunRecord, StoredEvent, TurnChunks, run_codec
 from monitor.sessions.nodes import Node, NodeKind
-from monitor.sessions.tables.marked_folder import Blobs, body_of
-from monitor.sessions.tables.pacing import others_go_on
-from monitor.sessions.tables.packing import Memory
-from monitor.sessions.tables.schema import SqlConnection, is_inline
-from monitor.sessions.tables.seal import KEY, Seal
-from monitor.sessions.tree import Tip
+from monitor.sessions.tables.marked_folder import Blobs
+from monitor.sessions.tables.memory import MOST_NODES, Memory
+from monitor.sessions.tables.schema import COLUMNS, ONLY, OPEN_CALL, SqlConnection
+from monitor.sessions.tables.seal import Seal, broken
+from monitor.sessions.tables.sharing import Pointers, has_pointer, pointed, whole
+from monitor.sessions.tree import ACTIVE, Context, Tip, TreeProblem, context_of, verify
 
-_KINDS: Final = {kind: number for number, kind in enumerate(NodeKind, 1)}
-_KIND_OF: Final = {number: kind for kind, number in _KINDS.items()}
+T = TypeVar("T")
 
-_NODE: Final = """
-    n.seq, n.id, p.id, n.kind, r.id, n.turn, n.at_ms, n.tokens, n.digest, n.body, n.artifact
-    FROM {source} LEFT JOIN node p ON p.seq = n.parent LEFT JOIN run r ON r.number = n.run
-"""
-_ALL: Final = f"SELECT {_NODE.format(source='node n')}"
-_UPWARDS: Final = f"""
-    WITH RECURSIVE up (seq) AS (
-        SELECT seq FROM node WHERE id = ?
-        UNION ALL SELECT c.parent FROM up CROSS JOIN node c ON c.seq = up.seq WHERE c.parent >= ?
-    )
-    SELECT {_NODE.format(source="up CROSS JOIN node n ON n.seq = up.seq")}
-"""  # noqa: S608 - CROSS JOIN keeps the order of the recursion: newest first, read as far as is needed
+_NODE: Final = f"select {', '.join(COLUMNS['nodes'])} from monitor_nodes where session = ?"
+_CALL: Final = "select body from monitor_calls where session = ?"
+_PAGE: Final = 64
+_LONGEST_PAGE: Final = 4_096
+"""Nodes of one question on the way to the root: each page is twice the one before."""
+_AT_ONCE: Final = 500
+"""The most nodes that are read by their numbers in one statement."""
+ASIDE: Final = "sha256:"
+"""How the body of a row begins that stands beside the file. Any other one begins with a brace."""
 
 
-class SqlView:
-    """The tree of a file, as the planning of new nodes needs it."""
-
-    def __init__(self, connection: SqlConnection, blobs: Blobs, memory: Memory | None = None) -> None:
-        self._connection = connection
-        self._blobs = blobs
-        self._memory = memory or Memory()
-
-    def tip(self, id: str) -> Tip | None:
-        found = self._connection.execute("SELECT id, digest FROM node WHERE id = ?", (_id(id),)).fetchone()
-        return Tip(found[0].hex(), found[1].hex()) if found else None
-
-    def head(self, branch: str) -> Tip | None:
-        if (known := self._memory.heads.get(branch)) is not None:
-            return Tip(known.id, known.digest)
-        found = self._connection.execute(
-            "SELECT n.id, n.digest FROM head h JOIN node n ON n.seq = h.node WHERE h.name = ?", (branch,)
-        ).fetchone()
-        return Tip(found[0].hex(), found[1].hex()) if found else None
-
-    def upwards(self, id: str | None, since: int = 1) -> Iterator[Node]:
-        """See `TreeView.upwards`. `since`: the number of the node that ends it at the latest."""
-        while id is not None and (known := self._memory.recent.get(id)) is not None:
-            yield known
-            id = known.parent
-        if id is not None:
-            for row in self._connection.execute(_UPWARDS, (_id(id), since)):
-                yield _node(row, self._blobs)
-
-    def last_seq(self) -> int:
-        if self._memory.last_seq is not None:
-            return self._memory.last_seq
-        found: int = self._connection.execute("SELECT coalesce(max(seq), 0) FROM node").fetchone()[0]
-        return found
+def kept(text: str) -> str:
+    """`text` as a column: PostgreSQL keeps no NUL. Raises `UnicodeEncodeError` for a lone
+    surrogate, which no database keeps.
+    """
+    text.encode()
+    return text.replace("\\", "\\\\").replace("\0", "\\0") if "\\" in text or "\0" in text else text
 
 
-def _id(id: str) -> bytes:
+def given(column: str | None) -> Any:
+    """The inverse of `kept`."""
+    if column is None or "\\" not in column:
+        return column
+    return re.sub(r"\\(.)", lambda found: "\0" if found[1] == "0" else found[1], column)
+
+
+def id_of(id: str) -> str:
+    """The id of a node as it is stored. Raises `StoreError` for what is no id."""
     try:
-        return bytes.fromhex(id)
+        return bytes.fromhex(id).hex()
     except ValueError:
         raise StoreError(f"{id!r} is no id of a node: an id is 32 hexadecimal digits") from None
 
 
-def _node(row: Sequence[Any], blobs: Blobs) -> Node:
-    seq, id, parent, kind, run, turn, at_ms, tokens, digest, body, artifact = row
-    if kind not in _KIND_OF:
-        raise SessionDamaged(f"node number {seq} has the kind {kind}, which is none")
-    return Node(
-        seq=seq,
-        id=id.hex(),
-        parent=parent.hex() if parent is not None else None,
-        kind=_KIND_OF[kind],
-        run=run,
-        turn=turn,
-        at_ms=at_ms,
-        tokens=tokens,
-        digest=digest.hex(),
-        body=body_of(blobs, body, artifact),
-    )
+class Rows:
+    """Reads one session over a connection."""
+
+    def __init__(
+        self,
+        connection: SqlConnection,
+        session: int = ONLY,
+        *,
+        memory: Memory | None = None,
+        blobs: Blobs | None = None,
+    ) -> None:
+        """`session`: its number in the database. `memory`: facts that the owner knows. `blobs`:
+        has the long bodies, if they do not stand in their rows.
+        """
+        self.connection = connection
+        self.session = session
+        self.blobs = blobs
+        self.memory = memory or Memory()
+
+    def _all(self, sql: str, *values: Any) -> list[Any]:
+        return self.connection.execute(sql, (self.session, *values)).fetchall()
+
+    # -------------------------------------------------------------- the tree, as `plan` needs it
+
+    def tip(self, id: str) -> Tip | None:
+        """See `TreeView.tip`."""
+        found = self._all("select id, digest from monitor_nodes where session = ? and id = ?", id_of(id))
+        return Tip(*found[0]) if found else None
+
+    def head(self, branch: str) -> Tip | None:
+        """See `TreeView.head`."""
+        if (known := self.memory.heads.get(branch)) is not None:
+            return Tip(known.id, known.digest)
+        found = self._all("select node from monitor_heads where session = ? and name = ?", kept(branch))
+        return self.tip(found[0][0]) if found and found[0][0] is not None else None
+
+    def upwards(self, id: str | None, since: int = 1, page: int = _PAGE) -> Iterator[Node]:
+        """See `TreeView.upwards`. `since`: the number of the node that ends it at the latest.
+        `page`: how many nodes are read at first.
+        """
+        while id is not None and (known := self.memory.recent.get(id)) is not None:
+            yield known
+            id = known.parent
+        below = "(select seq from monitor_nodes where session = ? and id = ?)"
+        sql = f"{_NODE} and seq <= {below} and seq >= ? order by seq desc limit ?"
+        while id is not None:
+            before = id
+            for row in self.connection.execute(sql, (self.session, self.session, id_of(id), since, page)):
+                if row[1] == id:
+                    yield (node := self._node(row))
+                    id = node.parent
+            if id == before:
+                return
+            page = min(2 * page, _LONGEST_PAGE)
+
+    def last_seq(self) -> int:
+        """See `TreeView.last_seq`."""
+        return self.newest("nodes")
+
+    def newest(self, table: str) -> int:
+        """The newest number of a table; 0: it has no row of this session."""
+        if table not in self.memory.last:
+            sql = f"select coalesce(max(seq), 0) from monitor_{table} where session = ?"
+            self.memory.last[table] = self._all(sql)[0][0]
+        return self.memory.last[table]
+
+    # -------------------------------------------------------------- the tree
+
+    def context(self, branch: str = ACTIVE) -> Context:
+        head = self.head(branch)
+        return context_of(self.upwards(head.id if head else None))
+
+    def active_path(self, branch: str, *, last: int | None, run: str | None) -> tuple[Node, ...]:
+        since = 1
+        if run is not None:
+            sql = "select min(seq) from monitor_nodes where session = ? and run = ?"
+            since = self._all(sql, kept(run))[0][0]
+            if since is None:
+                return ()
+        head = self.head(branch)
+        page = _PAGE if last is None else max(1, min(last, _LONGEST_PAGE))
+        above = self.upwards(head.id if head else None, since, page)
+        return tuple(reversed([*islice((node for node in above if run in (None, node.run)), last)]))
+
+    def each_node(self) -> Iterator[Node]:
+        """The nodes in the order of writing."""
+        for row in self.connection.execute(f"{_NODE} order by seq", (self.session,)):
+            yield self._node(row)
+
+    def nodes(self, first: int | None = None) -> tuple[Node, ...]:
+        """The nodes in the order of writing: all, or the `first` of them."""
+        return tuple(islice(self.each_node(), first))
+
+    def find_node(self, id: str) -> Node | None:
+        found = self._all(f"{_NODE} and id = ?", id_of(id))
+        return self._node(found[0]) if found else None
+
+    def node_at(self, seq: int) -> Node | None:
+        """The node with the number `seq`, or `None`."""
+        found = self._all(f"{_NODE} and seq = ?", seq)
+        return self._node(found[0]) if found else None
+
+    def heads(self) -> dict[str, str | None]:
+        rows = self._all("select name, node from monitor_heads where session = ?")
+        return dict(sorted((given(name), node) for name, node in rows))
+
+    def _node(self, row: Sequence[Any]) -> Node:
+        columns = dict(zip(COLUMNS["nodes"], row, strict=True))
+        try:
+            kind = NodeKind(columns["kind"])
+        except ValueError:
+            seq, said = columns["seq"], columns["kind"]
+            raise SessionDamaged(f"node number {seq} has the kind {said!r}, which is none") from None
+        return Node(**{**columns, "kind": kind, "run": given(columns["run"]), "body": self._whole(columns["body"])})
+
+    def _whole(self, body: str) -> str:
+        """The body of a node, wherever it stands. Raises `SessionDamaged`."""
+        if self.blobs is None or not body.startswith(ASIDE):
+            return body
+        return self.blobs.get(body.removeprefix(ASIDE)).decode("utf-8", "replace")
+
+    def aside(self) -> list[str]:
+        """The digests of the bodies that stand beside the file."""
+        sql = "select substr(body, ?) from monitor_nodes where session = ? and substr(body, 1, ?) = ?"
+        values = (len(ASIDE) + 1, self.session, len(ASIDE), ASIDE)
+        return [digest for (digest,) in self.connection.execute(sql, values).fetchall()]
+
+    # -------------------------------------------------------------- beside the tree
+
+    def runs(self) -> tuple[RunRecord, ...]:
+        rows = self._all("select body from monitor_runs where session = ? order by number")
+        return self.read([(run_codec.from_dict, body) for (body,) in rows])
+
+    def has_run(self, id: str) -> bool:
+        """Whether the session has the record of this run."""
+        return bool(self._all("select 1 from monitor_runs where session = ? and id = ?", kept(id)))
+
+    def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
+        if run is None:
+            return self._calls("order by number")
+        return self._calls("and run = ? order by number", kept(run))
+
+    def open_calls(self, run: str) -> tuple[CallRecord, ...]:
+        return self._calls(f"and run = ? and {OPEN_CALL} order by number", kept(run))
+
+    def find(self, key: str) -> CallRecord | None:
+        found = self._calls("and key = ?", kept(key))
+        return found[0] if found else None
+
+    def _calls(self, where: str, *values: Any) -> tuple[CallRecord, ...]:
+        return self.read([(call_codec.from_dict, body) for (body,) in self._all(f"{_CALL} {where}", *values)])
+
+    def spent_by(self, approval: str) -> str | None:
+        """The key of the call that was entered with the answer to a question. `None`: none was."""
+        found = self._all("select key from monitor_calls where session = ? and approval = ?", kept(approval))
+        return given(found[0][0]) if found else None
+
+    def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:
+        where = "and answer is null" if only_open else ""
+        rows = self._all(f"select request, answer from monitor_approvals where session = ? {where} order by number")
+        requests = self.read([(request_codec.from_dict, request) for request, _ in rows])
+        answers = iter(self.read([(answer_codec.from_dict, answer) for _, answer in rows if answer is not None]))
+        answered = (None if answer is None else next(answers) for _, answer in rows)
+        return tuple(map(ApprovalState, requests, answered))
+
+    def approval(self, id: str) -> tuple[str, str | None] | None:
+        """The bodies of a question and of its answer. `None`: there is no such question."""
+        found = self._all("select request, answer from monitor_approvals where session = ? and id = ?", kept(id))
+        return (found[0][0], found[0][1]) if found else None
+
+    def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
+        of, values = ("", ()) if run is None else (" and run = ?", (kept(run),))
+        sql = f"select seq, run, at_ms, type, body from monitor_events where session = ? and seq > ?{of} order by seq"
+        rows = self._all(sql, after, *values)
+        return self.read([(partial(event_of, seq, given(run), at, kind), body) for seq, run, at, kind, body in rows])
+
+    def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
+        of, values = ("", ()) if run is None else (" and run = ?", (kept(run),))
+        rows = self._all(f"select run, turn, body from monitor_chunks where session = ?{of} order by seq", *values)
+        return self.read([(partial(chunks_of, given(run), turn), body) for run, turn, body in rows])
+
+    def verify(self) -> Iterator[TreeProblem]:
+        """The faults of the chain of nodes and of the digests, and the rows that cannot be read."""
+        yield from verify(self.each_node(), self.heads())
+        yield from broken(self.connection, self.session)
+        for what in ("runs", "calls", "approvals", "events", "chunks"):
+            try:
+                getattr(self, what)()
+            except MonitorError as error:
+                yield TreeProblem(f"the {what}: {error}")
+
+    # -------------------------------------------------------------- what the owner knows
+
+    def seal(self) -> Seal:
+        """The digests of the session."""
+        if self.memory.seal is None:
+            self.memory.seal = Seal.of(self.connection, self.session)
+        return self.memory.seal
+
+    def pointers(self, run: str, turn: int) -> Pointers:
+        """Pointers into the nodes of a turn, which hold the texts of its calls and events."""
+        found = self.memory.pointers(run, turn)
+        if found is None:
+            sql = "select seq, body from monitor_nodes where session = ? and run = ? and turn = ? limit ?"
+            rows = self._all(sql, kept(run), turn, MOST_NODES)
+            found = Pointers((seq, self._whole(body)) for seq, body in rows)
+            self.memory.take_pointers(run, turn, found)
+        return found
+
+    def read(self, rows: Sequence[tuple[Callable[[Any], T], str]]) -> tuple[T, ...]:
+        """The bodies of rows, decoded. The nodes that they point into are read together. Raises
+        `SessionDamaged` if one cannot be read.
+        """
+        seqs = sorted({seq for _, body in rows for seq in pointed(body)})
+        bodies: dict[int, str] = {}
+        for start in range(0, len(seqs), _AT_ONCE):
+            some = seqs[start : start + _AT_ONCE]
+            places = ", ".join("?" * len(some))
+            found = self._all(f"select seq, body from monitor_nodes where session = ? and seq in ({places})", *some)
+            bodies |= {seq: self._whole(body) for seq, body in found}
+        try:
+            return tuple(
+                decode(whole(json.loads(body), bodies.__getitem__) if has_pointer(body) else json.loads(body))
+                for decode, body in rows
+            )
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+            raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
 
 
-# ------------------------------------------------------------------ writing
+def event_of(seq: int, run: str | None, at_ms: int, kind: str, data: Any) -> StoredEvent:
+    """The event in the data of a row."""
+    return StoredEvent(seq, run, at_ms, event_codec.from_dict({**data, "type": kind}))
 
 
-def run_number(connection: SqlConnection, run: str | None, known: dict[str, int] | None = None) -> int | None:
-    """The number of a run. `known`: numbers by their ids, to which it is added. Raises `StoreError`
-    if there is no such run.
-    """
-    if run is None:
-        return None
-    if known is not None and run in known:
-        return known[run]
-    found = connection.execute("SELECT number FROM run WHERE id = ?", (run,)).fetchone()
-    if found is None:
-        raise StoreError(f"the run {run} is not in the session: write its RunRecord first")
-    number: int = found[0]
-    if known is not None:
-        known[run] = number
-    return number
-
-
-def write_node(
-    connection: SqlConnection,
-    node: Node,
-    blobs: Blobs,
-    memory: Memory | None = None,
-    seqs: Mapping[str, int] | None = None,
-) -> None:
-    """Store a node. A long body goes beside the file, and is on the disk before the row is.
-    `memory`, `seqs`: facts that are known, and numbers of nodes.
-    """
-    seal = memory.seal(connection) if memory is not None else None
-    body: str | None = node.body
-    artifact = None
-    if not is_inline(node.body):
-        data = node.body.encode()
-        body = None
-        with others_go_on():
-            artifact = blobs.put(data)
-        long = (artifact, len(data), "body")
-        written = connection.execute(
-            "INSERT INTO artifact (digest, size, kind) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING size", long
-        ).fetchall()
-        if seal is not None and written:
-            seal.add("artifact", long)
-    row = (
-        node.seq,
-        _id(node.id),
-        _seq(connection, node.parent, seqs) if node.parent else None,
-        _KINDS[node.kind],
-        run_number(connection, node.run, memory.runs if memory is not None else None),
-        node.turn,
-        node.at_ms,
-        node.tokens,
-        bytes.fromhex(node.digest),
-        body,
-        artifact,
-    )
-    connection.execute(
-        "INSERT INTO node (seq, id, parent, kind, run, turn, at_ms, tokens, digest, body, artifact)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        row,
-    )
-    if seal is not None:
-        seal.add("node", row)
-
-
-def write_head(
-    connection: SqlConnection,
-    branch: str,
-    node: str | None,
-    seqs: Mapping[str, int] | None = None,
-    seal: Seal | None = None,
-) -> None:
-    """Make `node` the end of a branch. Raises `StoreError` if there is no such node."""
-    row = (branch, None if node is None else _seq(connection, node, seqs))
-    if seal is not None:
-        seal.take_out(connection, "head", branch)
-    connection.execute(
-        "INSERT INTO head (name, node) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET node = excluded.node", row
-    )
-    if seal is not None:
-        seal.add_again("head", branch, row)
-
-
-def _seq(connection: SqlConnection, node: str, known: Mapping[str, int] | None) -> int:
-    if known is not None and node in known:
-        return known[node]
-    found = connection.execute("SELECT seq FROM node WHERE id = ?", (_id(node),)).fetchone()
-    if found is None:
-        raise StoreError(f"there is no node {node}")
-    seq: int = found[0]
-    return seq
-
-
-# ------------------------------------------------------------------ reading
-
-
-def upwards(connection: SqlConnection, branch: str, blobs: Blobs, since: int = 1) -> Iterator[Node]:
-    """The nodes of a branch, newest first, as far as they are asked for."""
-    view = SqlView(connection, blobs)
-    head = view.head(branch)
-    return view.upwards(head.id if head else None, since)
-
-
-def path(
-    connection: SqlConnection, branch: str, blobs: Blobs, *, last: int | None = None, run: str | None = None
-) -> tuple[Node, ...]:
-    """The nodes of a branch, oldest first; see `SessionStore.active_path`."""
-    since = 1
-    if run is not None:
-        found = connection.execute(
-            "SELECT min(n.seq) FROM run r JOIN node n ON n.run = r.number WHERE r.id = ?", (run,)
-        ).fetchone()
-        if found[0] is None:
-            return ()
-        since = found[0]
-    above = (node for node in upwards(connection, branch, blobs, since) if run in (None, node.run))
-    return tuple(reversed([*islice(above, last)]))
-
-
-def nodes(connection: SqlConnection, blobs: Blobs) -> Iterator[Node]:
-    """All nodes, in the order of their numbers."""
-    for row in connection.execute(f"{_ALL} ORDER BY n.seq"):
-        yield _node(row, blobs)
-
-
-def find_node(connection: SqlConnection, id: str, blobs: Blobs) -> Node | None:
-    """The node with the id `id`, or `None`."""
-    found = connection.execute(f"{_ALL} WHERE n.id = ?", (_id(id),)).fetchone()
-    return _node(found, blobs) if found else None
-
-
-def node_at(connection: SqlConnection, seq: int, blobs: Blobs) -> Node | None:
-    """The node with the number `seq`, or `None`."""
-    found = connection.execute(f"{_ALL} WHERE n.seq = ?", (seq,)).fetchone()
-    return _node(found, blobs) if found else None
-
-
-def heads(connection: SqlConnection) -> dict[str, str | None]:
-    """The newest node of each branch."""
-    rows = connection.execute("SELECT h.name, n.id FROM head h LEFT JOIN node n ON n.seq = h.node ORDER BY h.name")
-    return {name: node.hex() if node is not None else None for name, node in rows}
-
-
-def meta(connection: SqlConnection) -> dict[str, Any]:
-    """Facts about the file: `id`, `created_ms`, `epoch`, `forked_from`, `in_use`."""
-    return dict(connection.execute("SELECT key, value FROM meta WHERE key <> ? ORDER BY key", (KEY,)).fetchall())
-
-
-def write_meta(connection: SqlConnection, key: str, value: Any) -> None:
-    """Write a fact about the file, such as its format."""
-    connection.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (key, value),
-    )
+def chunks_of(run: str | None, turn: int, data: Any) -> TurnChunks:
+    """The chunks in the data of a row."""
+    pieces, inputs = (data["chunks"], data["inputs"]) if isinstance(data, dict) else (data, ())
+    chunks = ((at_s, TextDelta(one) if isinstance(one, str) else chunk_codec.from_dict(one)) for at_s, one in pieces)
+    return TurnChunks(run, turn, tuple(chunks), tuple(inputs))

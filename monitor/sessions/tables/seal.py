@@ -5,45 +5,33 @@ set back, an event that is missing, a branch that ends elsewhere. Adding a row a
 changing it takes the old digest away, so a step costs the same however much is stored. Sums are
 taken modulo 2**128. They find accidents: somebody who can write the file can write the sums too.
 
-The row `in_use` says that an owner writes, whose steps may stand in the log alone. It is in the
-file itself before the first step is acknowledged. So a file with it and without its log has lost
-steps.
+The owner knows the sums, and each step writes them with its rows. Letters are not in them: other
+processes write those.
 """
+
+# ruff: noqa: S608 - only names of tables and columns are put into a statement; values are not
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.errors import SessionDamaged
-from monitor.sessions.tables.schema import SqlConnection
+from monitor.sessions.tables.schema import COLUMNS, KEYS, SqlConnection
 from monitor.sessions.tree import TreeProblem
 
-KEY: Final = "seal"
-"""The row of `meta` that has the sums. It is in no sum itself."""
-IN_USE: Final = "in_use"
-"""The row of `meta` that is 1 while an owner writes, and whose steps may stand in the log alone."""
-FIRST_FORMAT: Final = 3
-"""Sessions of older formats have no seal until their first write."""
 MODULUS: Final = 1 << 128
 """Sums are taken modulo this."""
-TABLES: Final = {
-    "schema": "SELECT type, name, tbl_name, sql FROM sqlite_schema",
-    "meta": "SELECT key, value FROM meta WHERE key <> 'seal'",
-    "run": "SELECT number, id, parent_run, agent, purpose, state, started_ms, ended_ms, body FROM run",
-    "artifact": "SELECT digest, size, kind FROM artifact",
-    "node": "SELECT seq, id, parent, kind, run, turn, at_ms, tokens, digest, body, artifact FROM node",
-    "head": "SELECT name, node FROM head",
-    "call": "SELECT number, run, call_id, node, key, state, body FROM call",
-    "approval": "SELECT number, id, run, request, answer FROM approval",
-    "event": "SELECT seq, run, at_ms, type, body FROM event",
-    "chunk": "SELECT seq, run, turn, at_ms, body FROM chunk",
+_FACTS: Final = {"session": "select id, created_ms, forked_from from monitor_sessions where number = ?"}
+SEALED: Final = _FACTS | {
+    table: f"select {', '.join(columns)} from monitor_{table} where session = ?" for table, columns in COLUMNS.items()
 }
-"""The rows of each table, with their columns in the order in which they are digested."""
-_KEYS: Final = {"run": "id", "head": "name", "call": "key", "approval": "id"}
-"""The columns that name a row of the tables whose rows change."""
+"""The rows that each sum is over, with their columns in the order in which they are digested."""
+_STORED: Final = "select seal, step from monitor_sessions where number = ?"
+OLDER: Final = "older"
+"""Stands in the place of the sums of an older version. The next step takes them anew."""
 MOST_ROWS: Final = 256
 """The most rows that may change whose digests are remembered."""
 
@@ -72,86 +60,77 @@ def row_digest(table: str, row: Sequence[Any]) -> int:
 class Seal:
     """The sums of a session, as its owner knows them."""
 
-    def __init__(self, connection: SqlConnection) -> None:
-        """Read the sums, or take them anew, if the session has none."""
-        self._sums = stored_sums(connection) or sums_of(connection)
-        self._rows: dict[tuple[str, str], int] = {}
-        """The digests of rows that may change, by table and key."""
+    def __init__(self, sums: Mapping[str, int], rows: Mapping[tuple[str, str], int] | None = None) -> None:
+        """`rows`: the digests of rows that may change, as far as known, by table and key."""
+        self._sums = dict(sums)
+        self._rows = dict(rows or {})
 
-    def add(self, table: str, row: Sequence[Any]) -> None:
-        """A row was added."""
-        self._sums[table] = (self._sums[table] + row_digest(table, row)) % MODULUS
+    @classmethod
+    def of(cls, connection: SqlConnection, session: int) -> Seal:
+        """The sums that a session says, or those of its rows, if it has none yet. Raises
+        `SessionDamaged`.
+        """
+        said, step = connection.execute(_STORED, (session,)).fetchone()
+        if said == OLDER or (said is None and not step):
+            return cls(sums_of(connection, session))
+        try:
+            sums = {table: int(number, 16) for table, number in json.loads(said).items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise SessionDamaged(f"the digests of the session cannot be read: {error}") from None
+        if sums.keys() != SEALED.keys():
+            raise SessionDamaged("the digests of the session are not those of its tables")
+        return cls(sums)
 
-    def add_again(self, table: str, key: str, row: Sequence[Any]) -> None:
-        """A row that may change was added, or changed after `take_out`."""
-        digest = row_digest(table, row)
-        self._sums[table] = (self._sums[table] + digest) % MODULUS
-        self._rows[table, key] = digest
-        if len(self._rows) > MOST_ROWS:
-            del self._rows[next(iter(self._rows))]
+    def after(
+        self,
+        rows: Mapping[str, Sequence[Mapping[str, Any]]],
+        connection: SqlConnection,
+        session: int,
+        *,
+        new: Collection[tuple[str, str]],
+    ) -> Seal:
+        """The sums after a step that writes `rows`, by their tables. `new`: the tables and keys of
+        rows that are known not to be there.
+        """
+        sums, known = dict(self._sums), dict(self._rows)
+        for table, some in rows.items():
+            digests = [row_digest(table, [row[name] for name in COLUMNS[table]]) for row in some]
+            sums[table] += sum(digests)
+            for row, digest in zip(some, digests, strict=True) if table in KEYS else ():
+                key = table, row[KEYS[table]]
+                if key in known:
+                    sums[table] -= known[key]
+                elif key not in new:
+                    before = connection.execute(f"{SEALED[table]} and {KEYS[table]} = ?", (session, key[1]))
+                    sums[table] -= sum(row_digest(table, one) for one in before.fetchall())
+                known[key] = digest
+            sums[table] %= MODULUS
+        while len(known) > MOST_ROWS:
+            del known[next(iter(known))]
+        return Seal(sums, known)
 
-    def take_out(self, connection: SqlConnection, table: str, key: str) -> None:
-        """The row with this key is about to change. Nothing happens if there is none."""
-        digest = self._rows.pop((table, key), None)
-        if digest is None:
-            found = connection.execute(f"{TABLES[table]} WHERE {_KEYS[table]} = ?", (key,)).fetchone()
-            if found is None:
-                return
-            digest = row_digest(table, found)
-        self._sums[table] = (self._sums[table] - digest) % MODULUS
+    def stored(self) -> str:
+        """The sums as they are stored."""
+        return json.dumps({table: f"{number:032x}" for table, number in self._sums.items()})
 
-    def meta_changed(self, connection: SqlConnection, *, migrated: bool = False) -> None:
-        """Facts about the file were changed. There are only a few. `migrated`: the tables too."""
-        self._sums["meta"] = _sum_of(connection, "meta")
-        if migrated:
-            self._sums["schema"] = _sum_of(connection, "schema")
-
-    def write(self, connection: SqlConnection) -> None:
-        """Store the sums, in the transaction of the step."""
-        connection.execute(
-            "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-            (KEY, json.dumps({table: f"{number:032x}" for table, number in self._sums.items()})),
-        )
+    def differs(self, sums: Mapping[str, int]) -> Iterator[TreeProblem]:
+        """The tables whose sums are others."""
+        for table, number in sums.items():
+            if number != self._sums[table]:
+                yield TreeProblem(f"the table {table} is not as it was written: its digest differs")
 
 
-def sums_of(connection: SqlConnection) -> dict[str, int]:
+def sums_of(connection: SqlConnection, session: int) -> dict[str, int]:
     """The sums of the rows that are there."""
-    return {table: _sum_of(connection, table) for table in TABLES}
+    return {
+        table: sum(row_digest(table, row) for row in connection.execute(select, (session,))) % MODULUS
+        for table, select in SEALED.items()
+    }
 
 
-def _sum_of(connection: SqlConnection, table: str) -> int:
-    return sum(row_digest(table, row) for row in connection.execute(TABLES[table])) % MODULUS
-
-
-def stored_sums(connection: SqlConnection) -> dict[str, int] | None:
-    """The sums that the session says. `None`: it is of an older format. Raises `SessionDamaged`."""
-    found = connection.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
-    if found is None:
-        return None
-    try:
-        sums = {table: int(number, 16) for table, number in json.loads(found[0]).items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise SessionDamaged(f"the digests of the session cannot be read: {error}") from None
-    if sums.keys() != TABLES.keys():
-        raise SessionDamaged("the digests of the session are not those of its tables")
-    return sums
-
-
-def seal_anew(connection: SqlConnection) -> None:
-    """Store the sums of a session that was filled as a whole. It is not in use."""
-    connection.execute("DELETE FROM meta WHERE key IN (?, ?)", (KEY, IN_USE))
-    Seal(connection).write(connection)
-
-
-def broken(connection: SqlConnection, found_format: int) -> Iterator[TreeProblem]:
+def broken(connection: SqlConnection, session: int) -> Iterator[TreeProblem]:
     """The tables that are not as they were written."""
-    stored = stored_sums(connection)
-    if stored is None:
-        if found_format >= FIRST_FORMAT:
-            yield TreeProblem("the digests of the tables are missing")
-        return
-    if found_format < FIRST_FORMAT:
-        yield TreeProblem(f"the session has digests of its tables, and says that its format is {found_format}")
-    for table, number in sums_of(connection).items():
-        if number != stored[table]:
-            yield TreeProblem(f"the table {table} is not as it was written: its digest differs")
+    try:
+        yield from Seal.of(connection, session).differs(sums_of(connection, session))
+    except SessionDamaged as error:
+        yield TreeProblem(str(error))

@@ -16,7 +16,7 @@ import monitor
 from monitor.cli.options.run_arguments import RunArguments, arguments_in
 from monitor.sessions import SessionReader
 from monitor.sessions.lock import OwnerLock, lock_path
-from monitor.sessions.tables.schema import STEPS
+from monitor.sessions.tables.schema import FORMAT
 from monitor.testing import call
 from tests.cli.stored import SENDS, by_program, invoke, place, recorded
 
@@ -171,7 +171,7 @@ def test_a_session_that_cannot_be_read_is_one_sentence_and_stays_as_it_is(comman
     before = {one.name: one.read_bytes() for one in place.glob("*.session")}
     assert "file is not a database. The file was not changed" in said("sessions", command, "garbage")
     assert "malformed. The file was not changed" in said("sessions", command, "half")
-    assert f"has format 99, and this version knows formats up to {max(STEPS)}: update agent-monitor" in said(
+    assert f"has format 99, and this version knows formats up to {FORMAT}: update agent-monitor" in said(
         "sessions", command, "newer"
     )
     assert "there is no session 'nothing'" in said("sessions", command, "nothing")

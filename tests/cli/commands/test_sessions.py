@@ -48,8 +48,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def harm(path: Path) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("DROP TRIGGER node_is_kept_from_update")
-    connection.execute("""UPDATE node SET body = '{"content":[{"text":"B"}],"type":"user_message"}' WHERE seq = 2""")
+    connection.execute("DROP TRIGGER monitor_nodes_kept_from_update")
+    connection.execute(
+        """UPDATE monitor_nodes SET body = '{"content":[{"text":"B"}],"type":"user_message"}' WHERE seq = 2"""
+    )
     connection.close()
 
 

@@ -16,7 +16,7 @@ from monitor.messages import CallState
 from monitor.runs.record.recorder import EFFECTS, NOT_STORED
 from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunStage, SQLiteSession
 from monitor.sessions.nodes import said_of
-from monitor.sessions.tables.stored_rows import StoredRows
+from monitor.sessions.tables.rows import Rows
 from monitor.testing import call
 from tests.runs.driving import Reason, look
 from tests.runs.test_run_session import SCRIPT, Full, Mortal, supervisor
@@ -42,12 +42,10 @@ class Heard(list[Any]):
     def _is_stored(self, event: Any) -> bool:
         connection = self._store._connection
         if isinstance(event, ToolCallChanged):
-            call = StoredRows(connection, self._store._blobs).find(event.record.key)
+            call = Rows(connection).find(event.record.key)
             if call is not None and call.state == event.record.state:
                 return True
-        return event_codec.dumps(event) in [
-            event_codec.dumps(one.event) for one in StoredRows(connection, self._store._blobs).events()
-        ]
+        return event_codec.dumps(event) in [event_codec.dumps(one.event) for one in Rows(connection).events()]
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["run", "stream"])

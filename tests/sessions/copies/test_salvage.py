@@ -60,13 +60,13 @@ def test_each_single_damaged_node_costs_that_node_alone(path: Path, tmp_path: Pa
     with SessionReader(path) as old:
         ids = [node.id for node in old.nodes()]
     for seq in range(1, len(ids) + 1):
-        for number, harm in enumerate(("body = 'x' || substr(body, 2)", "digest = zeroblob(16)", "body = '{}'")):
+        for number, harm in enumerate(("body = 'x' || substr(body, 2)", "digest = hex(zeroblob(16))", "body = '{}'")):
             harmed, into = tmp_path / f"h{seq}-{number}.session", tmp_path / f"s{seq}-{number}.session"
             shutil.copy(path, harmed)
             shutil.copytree(blobs_path(path), blobs_path(harmed), dirs_exist_ok=True) if (
                 blobs_path(path).is_dir()
             ) else None
-            change(harmed, f"UPDATE node SET {harm} WHERE seq = {seq} AND body IS NOT NULL")
+            change(harmed, f"UPDATE monitor_nodes SET {harm} WHERE seq = {seq}")
             saved = salvage(harmed, into)
             lost = [problem.seq for problem in saved.lost if problem.seq is not None]
             with SessionReader(into) as new:
@@ -81,7 +81,7 @@ async def test_a_run_goes_on_with_what_was_saved(tmp_path: Path):
     path, into = tmp_path / "a.session", tmp_path / "b.session"
     async with SQLiteSession(path) as session:
         await session.append(*(says(text) for text in ("one", "two", "three")))
-    change(path, "UPDATE node SET body = 'not JSON' WHERE seq = 2")
+    change(path, "UPDATE monitor_nodes SET body = 'not JSON' WHERE seq = 2")
     saved = salvage(path, into)
     assert saved.lost[0].seq == 2
     async with SQLiteSession(into) as session:

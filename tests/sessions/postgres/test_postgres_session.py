@@ -333,7 +333,7 @@ async def test_a_letter_of_another_process_is_read_within_a_second_and_once(open
         other = opened().mailbox
         other.connect(session._database)
         sent = await anyio.to_thread.run_sync(other.put, "r", SteerMessage(id="m", text="stop there"))
-        await anyio.to_thread.run_sync(session.mailbox._look, session._database)
+        await session.mailbox.look()
         found = session.mailbox.letters()
         assert found == [sent]
         session.mailbox.remove(found)

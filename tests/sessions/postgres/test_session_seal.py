@@ -114,7 +114,7 @@ async def test_a_session_of_an_older_version_gets_its_digests_with_the_first_ste
     async with PostgresSession(address, name) as session:
         await written(session)
     with psycopg.connect(address, autocommit=True) as db:
-        db.execute("update monitor_sessions set seal = null where name = %s", (name,))
+        db.execute("update monitor_sessions set seal = 'older' where name = %s", (name,))
         async with PostgresSession(address, name) as session:
             assert await session.verify() == ()
             await session.append(says("after"))
@@ -124,7 +124,9 @@ async def test_a_session_of_an_older_version_gets_its_digests_with_the_first_ste
         assert [one.what for one in reader.verify()] == ["the table runs is not as it was written: its digest differs"]
 
 
-async def test_tables_of_an_older_version_are_read_as_they_are_and_get_the_digests_with_the_first_owner(address: str):
+async def test_tables_of_an_older_version_are_brought_forward_by_a_reader_too_and_get_their_digests_with_the_first_step(
+    address: str,
+):
     base, name = f"older_{uuid4().hex}", uuid4().hex
     with psycopg.connect(address, autocommit=True) as db:
         db.execute(f"create database {base}".encode())
@@ -133,7 +135,8 @@ async def test_tables_of_an_older_version_are_read_as_they_are_and_get_the_diges
     async with PostgresSession(older, name) as session:
         await written(session)
     with psycopg.connect(older, autocommit=True) as db:
-        db.execute("alter table monitor_sessions drop column seal")
+        db.execute("alter table monitor_sessions drop column seal, drop column forked_from")
+        db.execute("alter table monitor_calls drop column approval")
         db.execute("update monitor_sessions_format set format = 1")
     with PostgresReader(older, name) as reader:
         assert reader.verify() == ()

@@ -15,16 +15,16 @@ from monitor.events import ToolFinished
 from monitor.runs import Results
 from monitor.sessions import SQLiteSession
 from monitor.sessions.nodes import canonical
-from monitor.sessions.tables.schema import (
+from monitor.sessions.tables.sharing import (
     AS_IS,
     CALL,
-    INLINE_BYTES,
     LEAST_CHARS,
     POINTER,
     Pointers,
     can_be_shared,
     whole,
 )
+from monitor.sessions.tables.step import INLINE_BYTES
 from monitor.testing import ScriptedModel
 from monitor.testing import call as calls
 
