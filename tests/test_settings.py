@@ -18,7 +18,7 @@ from monitor.policy import Ladder, ObserveOnly
 from monitor.settings import COMPACTION_OPTIONS, POLICIES, Settings, detector_types, load_settings, parse_setting
 
 DETECTORS = (
-    "there are: ToolCallRepetition, ToolCallCycle, NoProgress, StateNovelty, UnknownTool, ContentRepetition,"
+    "there are: ToolCallRepetition, ToolCallCycle, NoProgress, LearnedEvidence, UnknownTool, ContentRepetition,"
     " SimilarMessages"
 )
 

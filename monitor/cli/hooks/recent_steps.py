@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 
-from monitor.detectors.calls.novelty.marks import SeenMarks, mark
+from monitor.detectors.calls.seen_marks import SeenMarks, mark
 
 # --------------------------------------------------------------------------------------------------
 # The answers that the hook has given for a loop, for as long as nothing but the loop goes on.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detectors.calls.novelty.state_novelty import StateNovelty
+from monitor.detectors.calls.learned_evidence import LearnedEvidence
 from monitor.errors import ConfigError
 from monitor.judges.digest import Digest, IdleSteps
 from monitor.judges.judge import MIN_TURNS, JudgeInput
@@ -220,7 +220,7 @@ def question_on(run: RecordedRun) -> JudgeInput | None:
     """The judge's input for `run`. `None`: the run is too short."""
     label = run.loop
     end = next((turn for turn in (label.turn_5, label.turn_3) if turn is not None), None) if label is not None else None
-    digest, idle_steps = Digest(), IdleSteps(StateNovelty(), run.task)
+    digest, idle_steps = Digest(), IdleSteps(LearnedEvidence(), run.task)
     turns, text, calls = 0, "", list[ToolCall]()
     chars = 0
     for index, chunk in run.chunks():

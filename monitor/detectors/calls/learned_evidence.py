@@ -1,0 +1,371 @@
+"""A detector of calls that add nothing, whatever they are called, by what was learnt from labelled
+runs. Failure answered: rules that ask "equal or not" of a call or of a result miss loops of
+different calls, and stop good work of equal ones.
+
+Rules:
+
+- A step is a call with its result, and is described by numbers (`step_features`). The model in
+  `evidence.json` says how much more often such a step stands in a loop than in good work, as
+  log odds. `python -m bench.evidence` makes that file, and writes beside it how well it does on
+  runs of authors that it was not trained on.
+- Evidence is the sum of the log odds, of which a share is forgotten with each step, and never below
+  0. One step adds at most `most`. So no run goes from `doubt` to `stop` in one step: a finding is
+  first a suspicion, and is a loop only if its evidence has grown.
+- A call without a result is no step. Nor is an equal call with an equal result reported: that is
+  left to `ToolCallRepetition`.
+- The results of calls that were made together are taken in the order of the calls, whichever comes
+  first.
+- What the caller says of a tool (`tools=`) counts. Names of tools do not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+from monitor._util.explained_options import explains_options
+from monitor._util.hashing import identity
+from monitor._util.text import quoted
+from monitor.chunks import ToolResult
+from monitor.detectors.calls.call_detector import (
+    EXCERPT_CHARS,
+    OFFSETS_SHOWN,
+    CallDetector,
+    Called,
+    DetectorCall,
+)
+from monitor.detectors.calls.step_features import Step, StepFeatures, abridged, leaves_of, trim
+from monitor.detectors.calls.tool_policy import ToolPolicy
+from monitor.detectors.detector import NOTHING
+from monitor.errors import ConfigError
+from monitor.verdicts import Detection, Evidence, Level
+
+OPEN_KEPT = 16
+"""The unanswered calls that are kept."""
+ANSWER_CHARS = 60
+"""The longest answer that a message quotes."""
+TOOL_STEPS = 3
+"""Steps of one tool without news, from which on its calls add nothing."""
+FACTS_NAMED = 2
+"""How many facts of steps a message names, the most frequent ones."""
+
+Node: TypeAlias = float | list[Any]
+"""The value of a leaf, or a question: the place of a feature, the highest value that goes left, and
+the nodes to the left and to the right.
+"""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class EvidenceModel:
+    """What was learnt, as `evidence.json` has it."""
+
+    features: Sequence[str]
+    """The names of the features that are used, in the order of their places."""
+    trees: Sequence[Node]
+    """Their values for a step are added up."""
+    base: float
+    """The log odds of a step before anything is asked of it."""
+    keep: float
+    """The share of the evidence that is kept with each step."""
+    most: float
+    """The most that one step adds to the evidence."""
+    doubt: float
+    """The evidence from which on there is a suspicion, in nats."""
+    stop: float
+    """The evidence from which on there is a loop."""
+    unasked: float = 1.0
+    """How many times as much evidence a loop needs where no request is known: what looks like a
+    loop may be what was asked for.
+    """
+    about: Mapping[str, Any]
+    """From what it was learnt, when, and how well it does on runs that it was not trained on."""
+
+    def log_odds(self, features: Mapping[str, float]) -> float:
+        """How much more often such a step stands in a loop."""
+        values = [features[name] for name in self.features]
+        total = self.base
+        for node in self.trees:
+            while isinstance(node, list):
+                node = node[2] if values[node[0]] <= node[1] else node[3]  # noqa: PLW2901 - down the tree
+            total += node
+        return total
+
+    @classmethod
+    def read(cls) -> EvidenceModel:
+        """The model that comes with the package."""
+        return cls(**json.loads(Path(__file__).with_name("evidence.json").read_text("utf-8")))
+
+
+MODEL: Final = EvidenceModel.read()
+
+
+class _OpenCall(NamedTuple):
+    """A call without a result, or whose result waits for those of calls before it."""
+
+    name: str
+    leaves: Sequence[tuple[str, str]]
+    batch: int
+    siblings: int = 1
+    """The calls of its batch."""
+    result: str | None = None
+    is_error: bool = False
+
+    @classmethod
+    def of(cls, saved: Sequence[Any]) -> _OpenCall:
+        """The call of a snapshot."""
+        name, leaves, *rest = saved
+        return cls(name, tuple((place, value) for place, value in leaves), *rest)
+
+
+class _Shown(NamedTuple):
+    """A step that is evidence."""
+
+    offset: int
+    """The index of its call."""
+    tool: str
+    words: str
+    """How the call differs, and what the result shows."""
+    is_news: bool
+    answer: str
+    """The result, if it is short."""
+
+
+class _Episode(NamedTuple):
+    """The evidence since it was last 0. It is never changed, only replaced."""
+
+    nats: float = 0.0
+    steps: int = 0
+    """The steps that are evidence."""
+    xxhash: str = ""
+    suspect_at: int = 0
+    """The steps at which it became a suspicion; 0: it is none."""
+    loop_at: int = 0
+    newest: tuple[_Shown, ...] = ()
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools whose calls add nothing since their latest news, the most frequent first."""
+        idle: Counter[str] = Counter()
+        for step in self.newest:
+            idle[step.tool] = 0 if step.is_news else idle[step.tool] + 1
+        return tuple(tool for tool, steps in idle.most_common() if steps >= TOOL_STEPS)
+
+    @property
+    def words(self) -> str:
+        """What the steps were, for people."""
+        tools = [*dict.fromkeys(step.tool for step in self.newest)]
+        named = " and ".join(tools) if len(tools) <= FACTS_NAMED else f"{len(tools)} tools"
+        found = "added little" if any(step.is_news for step in self.newest) else "found nothing"
+        answers = {step.answer for step in self.newest}
+        if len(answers) == 1 and "" not in answers:
+            facts = f"each answered {quoted(answers.pop())}"
+        else:
+            often = Counter(step.words for step in self.newest).most_common(FACTS_NAMED)
+            facts = "; ".join(f"{words} ({count} times)" if count > 1 else words for words, count in often)
+        return f"{self.steps} steps of {named} {found} that was not known: {facts}"
+
+
+class LearnedEvidence(CallDetector):
+    """Calls and results that look like those of loops, as was learnt from labelled runs.
+
+    `doubt`: the evidence from which on there is a suspicion, in nats. `stop`: the evidence that
+    makes a loop. `tools`: what is special about a tool, by its name. The user's request comes with
+    `request`. Raises `ConfigError` unless `doubt` is above 0 and below `stop`.
+    """
+
+    __slots__ = ("_doubt", "_episode", "_features", "_highest", "_open", "_stop")
+    _features: StepFeatures
+    _open: dict[int, _OpenCall]
+    """Calls by their index."""
+    _episode: _Episode
+    _highest: float
+    model: ClassVar[EvidenceModel] = MODEL
+
+    @explains_options(example="monitor.detectors.LearnedEvidence()")
+    def __init__(
+        self,
+        *,
+        doubt: float = MODEL.doubt,
+        stop: float = MODEL.stop,
+        tools: Mapping[str, ToolPolicy] | None = None,
+        name: str = "learned_evidence",
+    ) -> None:
+        if not 0 < doubt < stop < math.inf:
+            raise ConfigError(
+                f"LearnedEvidence(doubt={doubt}, stop={stop}): give two numbers above 0, the lower one as doubt, such"
+                f" as {MODEL.doubt} and {MODEL.stop}"
+            )
+        self._doubt, self._stop = doubt, stop
+        super().__init__(tools=tools, name=name)
+
+    def options(self) -> dict[str, Any]:
+        """The options that make the detector again."""
+        return {"doubt": self._doubt, "stop": self._stop, "tools": self._tools, "name": self.name}
+
+    @property
+    def highest(self) -> float:
+        """The highest evidence of the run that any `stop` would have seen, in nats."""
+        return self._highest if self._begun else 0.0
+
+    @property
+    def steps_left(self) -> int:
+        """The fewest further steps after which there may be a loop."""
+        known = self._episode.nats if self._begun else 0.0
+        return max(0, math.ceil((self._stop - known) / self.model.most))
+
+    @property
+    def idle_steps(self) -> dict[int, str]:
+        """The newest steps without news since the evidence was last 0: by the index of the call,
+        what each was, in words.
+        """
+        return {step.offset: step.words for step in self._episode.newest if not step.is_news} if self._begun else {}
+
+    def request(self, text: str) -> None:
+        """The user's request, at the beginning or later: it says what may be repeated, and names
+        items.
+        """
+        super().request(text)
+        self._features.request(text)
+
+    def forget_streaks(self) -> None:
+        """The evidence is 0 again. What the run has seen stays known."""
+        if self._begun:
+            self._episode = _Episode()
+
+    def _said_of(self, tool: str) -> ToolPolicy:
+        return self._tools.get(tool, _NOTHING_SAID)
+
+    def _called(self, call: Called) -> Sequence[Detection]:
+        if call.exempt or self._said_of(call.name).no_op:
+            return NOTHING
+        together = [index for index, one in self._open.items() if one.batch == call.batch]
+        self._open[call.index] = _OpenCall(call.name, leaves_of(call.arguments), call.batch)
+        for index in (*together, call.index):
+            self._open[index] = self._open[index]._replace(siblings=len(together) + 1)
+        trim(self._open, OPEN_KEPT)
+        return NOTHING
+
+    def _answered(self, asked: DetectorCall, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+        call = self._open.get(asked.index)
+        if call is None:
+            return NOTHING
+        text = abridged(policy.said(result))
+        self._open[asked.index] = call._replace(result=text, is_error=result.is_error)
+        return self._taken(call.batch)
+
+    def _vetoed(self, asked: DetectorCall) -> Sequence[Detection]:
+        call = self._open.pop(asked.index, None)
+        return NOTHING if call is None else self._taken(call.batch)
+
+    def _turn_ended(self) -> Sequence[Detection]:
+        return self._taken(max((call.batch for call in self._open.values()), default=0))
+
+    def _taken(self, batch: int) -> Sequence[Detection]:
+        """Take in the results that have come, in the order of the calls. A result of this batch
+        waits for those of the calls before it in the batch, one of an earlier batch for none.
+        """
+        found: list[Detection] = []
+        for index, call in [*self._open.items()]:
+            if call.result is not None and call.batch <= batch:
+                del self._open[index]
+                found += self._weighed(index, call, call.result)
+            elif call.batch == batch:
+                break
+        return found
+
+    def _weighed(self, index: int, call: _OpenCall, result: str) -> Sequence[Detection]:
+        """Add a step to the evidence."""
+        step = Step(call.name, call.leaves, result, call.is_error, call.siblings)
+        described = self._features.take(step, self._allowed)
+        model, policy = self.model, self._said_of(call.name)
+        weight = model.log_odds(described.features)
+        if policy.polling or policy.paginating:
+            weight = min(weight, 0.0)
+        kept = self._episode.nats * model.keep ** (1 / call.siblings)
+        nats = max(0.0, kept + min(weight, model.most) / call.siblings)
+        if not nats:
+            self._episode = _Episode()
+            return NOTHING
+        episode = self._episode = self._episode._replace(nats=nats)
+        if weight <= 0:
+            return NOTHING
+        answer = result.strip() if len(result) <= ANSWER_CHARS else ""
+        shown = _Shown(index, call.name, described.words, described.is_news, answer)
+        episode = self._episode = episode._replace(
+            steps=episode.steps + 1,
+            xxhash=episode.xxhash or identity(f"{call.name} {call.leaves!r}"),
+            newest=(*episode.newest, shown)[-OFFSETS_SHOWN:],
+        )
+        if described.is_equal:
+            return NOTHING
+        self._highest = max(self._highest, nats)
+        stop = self._stop if self._features.knows_request else self._stop * model.unasked
+        if nats >= stop and episode.suspect_at:
+            self._episode = episode._replace(loop_at=episode.loop_at or episode.steps)
+            return (self._detection("loop", call, index),)
+        if nats >= self._doubt and not episode.suspect_at:
+            self._episode = episode._replace(suspect_at=episode.steps)
+            return (self._detection("suspect", call, index),)
+        return NOTHING
+
+    def _detection(self, level: Level, call: _OpenCall, index: int) -> Detection:
+        episode = self._episode
+        arguments = ", ".join(f"{place.lstrip('.')}={value!r}" for place, value in call.leaves)
+        shown = f"{call.name}({arguments})"
+        return Detection(
+            detector=self.name,
+            kind="no_news",
+            channel="tools",
+            level=level,
+            count=episode.steps,
+            threshold=episode.loop_at if level == "loop" else episode.suspect_at,
+            start_offset=episode.newest[0].offset,
+            offset=index,
+            evidence=Evidence(
+                shown[:EXCERPT_CHARS],
+                episode.xxhash,
+                len(shown),
+                tuple(step.offset for step in episode.newest),
+                nats=round(episode.nats, 3),
+                tools=episode.tools,
+            ),
+            message=episode.words,
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as JSON data, smaller than 64 KB."""
+        return {**super().snapshot(), "features": self._features.save()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where `snapshot` was taken."""
+        super().restore(state)
+        self._features = StepFeatures(state["features"])
+
+    def _save(self) -> dict[str, Any]:
+        """All but the features: a failed attempt has no results, so nothing was learnt from it."""
+        return {"open": dict(self._open), "episode": self._episode, "highest": self._highest}
+
+    def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
+        opened = saved["open"]
+        return {
+            **saved,
+            "open": [[index, *call] for index, call in opened.items()] if isinstance(opened, dict) else opened,
+        }
+
+    def _load(self, state: Mapping[str, Any] | None) -> None:
+        if state is None:
+            self._features, self._open, self._episode, self._highest = StepFeatures(), {}, _Episode(), 0.0
+            return
+        opened = state["open"]
+        self._open = dict(opened) if isinstance(opened, dict) else {one[0]: _OpenCall.of(one[1:]) for one in opened}
+        episode = _Episode(*state["episode"])
+        self._episode = episode._replace(newest=tuple(_Shown(*step) for step in episode.newest))
+        self._highest = float(state["highest"])
+
+
+_NOTHING_SAID = ToolPolicy()
