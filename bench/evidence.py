@@ -62,7 +62,7 @@ DOUBT, STOP = 0.2, 0.04
 """The shares of unseen hard good runs that may come to `doubt` and to `stop`."""
 LINES = ("doubt", "stop", "unasked")
 GATHERING: dict[str, Any] = {"base": 1.5, "keep": 0.65, "most": 4.0}
-"""How evidence is gathered, chosen by the area under ROC of unseen authors; it is flat around it."""
+"""How evidence is gathered: chosen by the area under ROC of unseen authors, flat around it."""
 TREES = 240
 LEARNING: dict[str, Any] = {
     "objective": "binary",
@@ -264,6 +264,14 @@ def _instrument(rng: random.Random) -> Iterator[MadeCall]:
         at, step = (at + step, step) if abs(at + step - best) < abs(at - best) else (at, -step / 2)
 
 
+def _files(rng: random.Random) -> Iterator[MadeCall]:
+    """Files of few different words, none like another."""
+    words = rng.sample([*{*LISTS["noun"], *LISTS["verb"]}], 20)
+    for at in range(30):
+        arguments = {"path": f"src/{words[0]}_{at}.py", "line": rng.randrange(999)}
+        yield MadeCall("read", arguments, f"{' '.join(rng.choices(words, k=20))}{at}")
+
+
 def _form(rng: random.Random) -> Iterator[MadeCall]:
     """A form whose fields a person answers."""
     for field_name in rng.sample([*{*LISTS["noun"], *LISTS["kind"]}], 12):
@@ -277,6 +285,7 @@ PLAYS: Mapping[str, tuple[str, Callable[[random.Random], Iterator[MadeCall]]]] =
     "halves": ("Guess the number that I think of.", _halves),
     "letters": ("Let us play the game with the letters.", _letters),
     "instrument": ("Set the instrument as well as it can be.", _instrument),
+    "files": ("Read the files and say what they are for.", _files),
     "form": ("Ask me the questions of the form and note what I say.", _form),
 }
 

@@ -30,7 +30,7 @@ def test_each_step_without_news_stands_with_its_turn_its_tool_and_what_it_was():
     searched(idle_steps, range(1, 4))
     assert idle_steps.render().splitlines() == [
         'turn 2: "search": a call made before, with the result seen before',
-        'turn 3: "search": a call made before, after the same call as before, with the result seen before',
+        'turn 3: "search": a call made before, with the result seen before',
     ]
 
 

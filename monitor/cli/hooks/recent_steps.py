@@ -73,7 +73,7 @@ for which one time less is enough.
 """
 RESULTS = 6
 """The results that are compared."""
-STALE_RESULTS = 4
+STALE_RESULTS = 3
 """The results that add nothing, among these: the detectors need five steps for a loop."""
 NEW_WORDS = 3
 """A short result with fewer new words adds nothing."""

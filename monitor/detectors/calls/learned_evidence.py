@@ -178,12 +178,14 @@ class LearnedEvidence(CallDetector):
     `request`. Raises `ConfigError` unless `doubt` is above 0 and below `stop`.
     """
 
-    __slots__ = ("_doubt", "_episode", "_features", "_highest", "_open", "_stop")
+    __slots__ = ("_doubt", "_episode", "_features", "_highest", "_idle", "_open", "_stop")
     _features: StepFeatures
     _open: dict[int, _OpenCall]
     """Calls by their index."""
     _episode: _Episode
     _highest: float
+    _idle: tuple[tuple[int, str], ...]
+    """The newest steps without news."""
     model: ClassVar[EvidenceModel] = MODEL
 
     @explains_options(example="monitor.detectors.LearnedEvidence()")
@@ -220,10 +222,8 @@ class LearnedEvidence(CallDetector):
 
     @property
     def idle_steps(self) -> dict[int, str]:
-        """The newest steps without news since the evidence was last 0: by the index of the call,
-        what each was, in words.
-        """
-        return {step.offset: step.words for step in self._episode.newest if not step.is_news} if self._begun else {}
+        """The newest steps without news: by the index of the call, what each was, in words."""
+        return dict(self._idle) if self._begun else {}
 
     def request(self, text: str) -> None:
         """The user's request, at the beginning or later: it says what may be repeated, and names
@@ -235,7 +235,7 @@ class LearnedEvidence(CallDetector):
     def forget_streaks(self) -> None:
         """The evidence is 0 again. What the run has seen stays known."""
         if self._begun:
-            self._episode = _Episode()
+            self._episode, self._idle = _Episode(), ()
 
     def _said_of(self, tool: str) -> ToolPolicy:
         return self._tools.get(tool, _NOTHING_SAID)
@@ -282,6 +282,8 @@ class LearnedEvidence(CallDetector):
         """Add a step to the evidence."""
         step = Step(call.name, call.leaves, result, call.is_error, call.siblings)
         described = self._features.take(step, self._allowed)
+        if not described.is_news and not 0 <= described.features["idle_most"] < 1:  # the request allows no such step
+            self._idle = (*self._idle, (index, described.words))[-OFFSETS_SHOWN:]
         model, policy = self.model, self._said_of(call.name)
         weight = model.log_odds(described.features)
         if policy.polling or policy.paginating:
@@ -304,11 +306,11 @@ class LearnedEvidence(CallDetector):
         if described.is_equal:
             return NOTHING
         self._highest = max(self._highest, nats)
-        stop = self._stop if self._features.knows_request else self._stop * model.unasked
-        if nats >= stop and episode.suspect_at:
+        needed = 1.0 if self._features.knows_request else model.unasked
+        if nats >= needed * self._stop and episode.suspect_at:
             self._episode = episode._replace(loop_at=episode.loop_at or episode.steps)
             return (self._detection("loop", call, index),)
-        if nats >= self._doubt and not episode.suspect_at:
+        if nats >= needed * self._doubt and not episode.suspect_at:
             self._episode = episode._replace(suspect_at=episode.steps)
             return (self._detection("suspect", call, index),)
         return NOTHING
@@ -348,7 +350,7 @@ class LearnedEvidence(CallDetector):
 
     def _save(self) -> dict[str, Any]:
         """All but the features: a failed attempt has no results, so nothing was learnt from it."""
-        return {"open": dict(self._open), "episode": self._episode, "highest": self._highest}
+        return {"open": dict(self._open), "episode": self._episode, "highest": self._highest, "idle": self._idle}
 
     def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
         opened = saved["open"]
@@ -359,13 +361,15 @@ class LearnedEvidence(CallDetector):
 
     def _load(self, state: Mapping[str, Any] | None) -> None:
         if state is None:
-            self._features, self._open, self._episode, self._highest = StepFeatures(), {}, _Episode(), 0.0
+            self._features, self._open, self._episode = StepFeatures(), {}, _Episode()
+            self._highest, self._idle = 0.0, ()
             return
         opened = state["open"]
         self._open = dict(opened) if isinstance(opened, dict) else {one[0]: _OpenCall.of(one[1:]) for one in opened}
         episode = _Episode(*state["episode"])
         self._episode = episode._replace(newest=tuple(_Shown(*step) for step in episode.newest))
         self._highest = float(state["highest"])
+        self._idle = tuple((index, words) for index, words in state["idle"])
 
 
 _NOTHING_SAID = ToolPolicy()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import base64
 import zlib
+from array import array
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 FIELD_BYTES = 8_192
 """65,536 bits: two of them are chosen by the 32 bits of a mark."""
@@ -94,6 +96,43 @@ def _unpacked(text: str) -> bytearray:
     if len(field) != FIELD_BYTES:
         raise ValueError("the marks of a snapshot are not complete")
     return field
+
+
+class MarkTable:
+    """The newest rows of numbers of 32 bits, each known by a mark, in a field of fixed size."""
+
+    __slots__ = ("_columns", "_next")
+
+    def __init__(self, rows: int, width: int) -> None:
+        """`width`: the numbers of a row, its mark included."""
+        self._columns = [array("I", bytes(MARK_BYTES * rows)) for _ in range(width)]
+        self._next = 0
+
+    def get(self, mark: int) -> tuple[int, ...]:
+        """The numbers beside `mark`. Empty: it is not known."""
+        keys, *others = self._columns
+        if mark not in keys:
+            return ()
+        at = keys.index(mark)
+        return tuple(column[at] for column in others)
+
+    def put(self, mark: int, *numbers: int) -> None:
+        """Keep a row, in the place of the one with this mark or of the oldest."""
+        keys = self._columns[0]
+        at = keys.index(mark) if mark in keys else self._next
+        if at == self._next:
+            self._next = (at + 1) % len(keys)
+        for column, number in zip(self._columns, (mark, *numbers), strict=True):
+            column[at] = number
+
+    def save(self) -> list[object]:
+        """The state as JSON data."""
+        return [self._next, *map(packed, self._columns)]
+
+    def load(self, saved: Sequence[Any]) -> None:
+        """Take over what `save` returned."""
+        self._next, *columns = saved
+        self._columns = [array("I", unpacked(column)) for column in columns]
 
 
 def packed(marks: Iterable[int]) -> str:

@@ -28,7 +28,7 @@ from math import log1p
 from typing import Any
 
 from monitor.detectors.calls.allowance import LEAST, NUMBERS, Allowance
-from monitor.detectors.calls.seen_marks import SeenMarks, WordMarks, mark, packed, unpacked
+from monitor.detectors.calls.seen_marks import MarkTable, SeenMarks, WordMarks, mark, packed, unpacked
 
 HEAD_CHARS, TAIL_CHARS = 1_500, 500
 """How much of a result is read word by word, from its beginning and from its end."""
@@ -46,7 +46,7 @@ REQUEST_WORDS = 512
 """The words of the requests that are kept, the newest."""
 MOST_TIMES = 500
 """A larger number in a request is no number of times."""
-FALLING_KEPT, COLUMNS = 64, 8
+FALLING_KEPT, COLUMNS = 16, 8
 """The states of results, and the first numbers in each, that are followed."""
 ORDER_KEPT = 36
 """The newest steps whose order is compared: three rounds of the longest ring."""
@@ -240,9 +240,9 @@ class StepFeatures:
         self._requested: dict[int, None] = {}
         """The words of the requests."""
         self._seen = SeenMarks()
-        self._calls: dict[int, tuple[int, int, int]] = {}
+        self._calls = MarkTable(CALLS_KEPT, 4)
         """By call: its newest step, and the marks of its result and of the state of that."""
-        self._states: dict[int, tuple[int, int]] = {}
+        self._states = MarkTable(CALLS_KEPT, 3)
         """By state: how often it was seen, and its newest step."""
         self._latest: dict[str, tuple[list[int], dict[int, int]]] = {}
         """By tool: the words of its latest call, and the marks of its arguments by their place."""
@@ -294,12 +294,12 @@ class StepFeatures:
         self._errors = self._errors + 1 if step.is_error else 0
         is_equal = bool(self._order) and self._order[-1][2] == mark(f"{key} {told}")
         self._order.append((key, state, mark(f"{key} {told}"), answer))
-        before, known = self._calls.pop(key, None), self._states.pop(state, None)
+        before, known = self._calls.get(key), self._states.get(state)
         averaged = {
             **self._of_call(step, call, called, tried),
             "call_gap": log1p(self._step - before[0]) if before else 0.0,
-            "same_result": float(before is not None and before[1] == told),
-            "same_state": float(before is not None and before[2] == state),
+            "same_result": float(bool(before) and before[1] == told),
+            "same_state": float(bool(before) and before[2] == state),
             "result_words": log1p(len(words)),
             "result_numbers": log1p(len(numbers) + len(ids)),
             "new_numbers": _share(self._seen.unseen(set(numbers)), len(set(numbers))),
@@ -319,11 +319,9 @@ class StepFeatures:
             features |= {f"{name}.{of}": x for of, x in means}
         described = Described(features, is_news, is_equal, _words_of(averaged, step, is_news=is_news))
         self._seen.add([*dict.fromkeys(words), *numbers, *ids, *tried])
-        self._calls[key] = self._step, told, state
-        self._states[state] = (known[0] if known else 0) + 1, self._step
+        self._calls.put(key, self._step, told, state)
+        self._states.put(state, (known[0] if known else 0) + 1, self._step)
         self._made[step.name] = self._made.pop(step.name, 0) + 1
-        for kept in (self._calls, self._states):
-            trim(kept, CALLS_KEPT)
         for by_tool in (self._latest, self._made):
             trim(by_tool, TOOLS_KEPT)
         return described
@@ -381,15 +379,15 @@ class StepFeatures:
             "times": self._times[:],
             "requested": packed(self._requested),
             "seen": self._seen.save(),
-            "calls": packed(one for key, rest in self._calls.items() for one in (key, *rest)),
-            "states": packed(one for key, rest in self._states.items() for one in (key, *rest)),
+            "calls": self._calls.save(),
+            "states": self._states.save(),
             "latest": [
-                [tool, packed(words), packed(one for place in places.items() for one in place)]
+                [tool, packed(words), packed(places), packed(places.values())]
                 for tool, (words, places) in self._latest.items()
             ],
             "falling": [[state, *rows] for state, rows in self._falling.items()],
             "made": [*self._made.items()],
-            "order": packed(one for step in self._order for one in step),
+            "order": [packed(column) for column in zip(*self._order, strict=True)],
             "means": {name: [mean.weight, dict(mean.values)] for name, mean in self._means.items()},
         }
 
@@ -398,24 +396,21 @@ class StepFeatures:
         self._times = [*saved["times"]]
         self._requested = dict.fromkeys(unpacked(saved["requested"]))
         self._seen = SeenMarks(saved["seen"])
-        self._calls = {key: (step, told, state) for key, step, told, state in _rows(saved["calls"], 4)}
-        self._states = {key: (times, step) for key, times, step in _rows(saved["states"], 3)}
+        self._calls.load(saved["calls"])
+        self._states.load(saved["states"])
         self._latest = {
-            tool: (unpacked(words), dict(zip(*[iter(unpacked(places))] * 2, strict=True)))
-            for tool, words, places in saved["latest"]
+            tool: (unpacked(words), dict(zip(unpacked(places), unpacked(values), strict=True)))
+            for tool, words, places, values in saved["latest"]
         }
         self._falling = {state: (numbers[:], fallen[:]) for state, numbers, fallen in saved["falling"]}
         self._made = dict(saved["made"])
-        self._order.extend((key, state, pair, answer) for key, state, pair, answer in _rows(saved["order"], 4))
+        order = [unpacked(column) for column in saved["order"]]
+        self._order.extend(zip(*order, strict=True))
         self._means = {name: _Mean(weight, dict(values)) for name, (weight, values) in saved["means"].items()}
 
 
 _CALLED = mark("call ")
 """What changes the mark of a word into that of the word in a call."""
-
-
-def _rows(saved: str, width: int) -> Iterator[tuple[int, ...]]:
-    return zip(*[iter(unpacked(saved))] * width, strict=True)
 
 
 def _of_idle(idle: float, allowed: Allowance) -> dict[str, float]:
