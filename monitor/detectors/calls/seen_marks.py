@@ -56,7 +56,9 @@ class SeenMarks:
         self._count = int(str(saved[2])) if saved else 0
 
     def __contains__(self, mark: int) -> bool:
-        return not self.unseen((mark,))
+        low, high, of_low, of_high = (mark & 0xFFFF) >> 3, mark >> 19, 1 << (mark & 7), 1 << ((mark >> 16) & 7)
+        newer, older = self._newer, self._older
+        return bool((newer[low] & of_low and newer[high] & of_high) or (older[low] & of_low and older[high] & of_high))
 
     def unseen(self, marks: Iterable[int]) -> int:
         """The number of `marks` that are not seen. A result has hundreds, so none costs a call."""

@@ -287,7 +287,7 @@ class StepFeatures:
         new = [
             one
             for one in dict.fromkeys(words)
-            if one not in self._seen and one not in self._requested and one ^ _CALLED not in self._seen
+            if one not in self._requested and one not in self._seen and one ^ _CALLED not in self._seen
         ]
         is_news = len(new) > 1 or (len(new) > 0 and _share(len(new), len(set(words))) >= NEWS)
         self._idle = 0.0 if is_news else self._idle + 1 / step.siblings
