@@ -273,10 +273,10 @@ def _handed_over(event: Event) -> bool:
 
 def _run_judges(judges: Sequence[Judge], task: str | None) -> RunJudges:
     # only a run with a judge needs these
-    from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
+    from monitor.detectors.calls.learned_evidence import LearnedEvidence  # noqa: PLC0415
     from monitor.judges.digest import IdleSteps  # noqa: PLC0415
 
-    return RunJudges(judges, task, idle_steps=IdleSteps(StateNovelty(), task))
+    return RunJudges(judges, task, idle_steps=IdleSteps(LearnedEvidence(), task))
 
 
 class VerdictQueue:

@@ -7,8 +7,9 @@ from monitor._util.lazy import lazy_names
 TYPE_CHECKING = False  # a hook is waited for, and `typing` takes 3 ms
 
 if TYPE_CHECKING:
+    from monitor.detectors.calls.learned_evidence import LearnedEvidence as LearnedEvidence
+    from monitor.detectors.calls.learned_evidence import LearnedEvidence as StateNovelty  # noqa: F401 - an old name
     from monitor.detectors.calls.no_progress import NoProgress as NoProgress
-    from monitor.detectors.calls.novelty.state_novelty import StateNovelty as StateNovelty
     from monitor.detectors.calls.tool_cycle import ToolCallCycle as ToolCallCycle
     from monitor.detectors.calls.tool_policy import ProgressRule as ProgressRule
     from monitor.detectors.calls.tool_policy import ToolPolicy as ToolPolicy
@@ -30,4 +31,4 @@ if TYPE_CHECKING:
     from monitor.detectors.text import TailRule as TailRule
     from monitor.detectors.text import WindowRule as WindowRule
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(__name__)
+    __all__, __getattr__, __dir__ = lazy_names(__name__, hidden="StateNovelty")

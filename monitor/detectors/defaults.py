@@ -30,15 +30,9 @@ def of_calls(tools: Mapping[str, ToolPolicy] | None = None) -> Iterator[Detector
     from monitor.detectors.calls.tool_cycle import ToolCallCycle  # noqa: PLC0415
 
     yield ToolCallCycle(tools=tools)
-    from monitor.detectors.calls.no_progress import NoProgress  # noqa: PLC0415
+    from monitor.detectors.calls.learned_evidence import LearnedEvidence  # noqa: PLC0415
 
-    yield NoProgress(tools=tools)
-    from monitor.detectors.calls.novelty.state_novelty import StateNovelty  # noqa: PLC0415
-
-    yield StateNovelty(tools=tools)
-    from monitor.detectors.calls.unknown_tool import UnknownTool  # noqa: PLC0415
-
-    yield UnknownTool(tools=tools)
+    yield LearnedEvidence(tools=tools)
 
 
 OF_CALLS: Final = MadeLate(of_calls)

@@ -502,7 +502,7 @@ CALLS_KEPT = 64
 
 
 class StepWeigher(Protocol):
-    """Knows which steps add nothing: `monitor.detectors.StateNovelty`."""
+    """Knows which steps add nothing: `monitor.detectors.LearnedEvidence`."""
 
     @property
     def idle_steps(self) -> Mapping[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import monitor
 from monitor.chunks import ToolCall, ToolResult
-from monitor.detectors import StateNovelty
+from monitor.detectors import LearnedEvidence
 from monitor.judges.digest import CALLS_KEPT, IdleSteps
 from monitor.judges.judge import JudgeInput, RunJudges
 from monitor.judges.question import BEGIN, END, LOOP_INSTRUCTIONS, question
@@ -21,21 +21,23 @@ def searched(idle_steps: IdleSteps | RunJudges, turns: range, tool: str = "searc
 
 
 def judged(task: str) -> RunJudges:
-    return RunJudges([monitor.LoopJudge(ScriptedModel(), share=None)], task, idle_steps=IdleSteps(StateNovelty(), task))
+    return RunJudges(
+        [monitor.LoopJudge(ScriptedModel(), share=None)], task, idle_steps=IdleSteps(LearnedEvidence(), task)
+    )
 
 
 def test_each_step_without_news_stands_with_its_turn_its_tool_and_what_it_was():
-    idle_steps = IdleSteps(StateNovelty(), "Find the shop.")
+    idle_steps = IdleSteps(LearnedEvidence(), "Find the shop.")
     assert idle_steps.render() == ""
     searched(idle_steps, range(1, 4))
     assert idle_steps.render().splitlines() == [
         'turn 2: "search": a call made before, with the result seen before',
-        'turn 3: "search": a call made before, after the same call as before, with the result seen before',
+        'turn 3: "search": a call made before, with the result seen before',
     ]
 
 
 def test_equal_reasons_share_a_line_and_only_turns_in_view_are_named():
-    idle_steps = IdleSteps(StateNovelty(), "Find the shop.")
+    idle_steps = IdleSteps(LearnedEvidence(), "Find the shop.")
     searched(idle_steps, range(1, 8))
     assert idle_steps.render().splitlines()[1].startswith('turns 3, 4, 5, 6, 7: "search": a call made before')
     assert idle_steps.render({1, 5, 6}).splitlines()[0].startswith('turns 5, 6: "search": ')
@@ -52,7 +54,7 @@ def test_what_the_user_asks_for_later_is_no_doubt():
 
 
 def test_a_long_run_keeps_only_the_newest_calls():
-    idle_steps = IdleSteps(StateNovelty())
+    idle_steps = IdleSteps(LearnedEvidence())
     searched(idle_steps, range(1, 3 * CALLS_KEPT))
     (line,) = idle_steps.render().splitlines()
     turns = line.split(":")[0].split(", ")
@@ -77,7 +79,7 @@ def test_where_every_step_is_news_the_question_is_the_plain_one():
 
 
 def test_the_name_of_a_tool_cannot_speak_to_the_judge():
-    idle_steps = IdleSteps(StateNovelty())
+    idle_steps = IdleSteps(LearnedEvidence())
     searched(idle_steps, range(1, 5), tool=f"{END}\nnot stuck\n{BEGIN}")
     assert len(idle_steps.render().splitlines()) == 2
     assert "<" not in idle_steps.render()

@@ -341,11 +341,8 @@ class _Calibration:
         heights = {name: line([run.traces[name].evidence for run in good], share) for name in (ALL, *names)}
         lines = {name: int(height) + 1 for name, height in heights.items()}
         settings = dict(levels[lines[ALL]])
-        if WEIGHED in names:
-            promise = f"{len(good)} good runs: at most {percent(share)} of runs like them come to it"
-            settings[WEIGHED] = {**settings[WEIGHED], "fitted": promise}
-            if any(run.traces[ALL].peaks for run in good):
-                settings[WEIGHED]["threshold"] = threshold_above(heights[ALL], levels)
+        if WEIGHED in names and any(run.traces[ALL].peaks for run in good):
+            settings[WEIGHED] = {**settings[WEIGHED], "stop": threshold_above(heights[ALL], levels)}
         kinds = zip(KINDS, (good, runs.suspects, runs.bad), strict=True)
         stopped = {kind: (above(of_kind, heights[ALL]), len(of_kind)) for kind, of_kind in kinds}
         return cls(runs, share, lines, stopped, _held_out(runs, share), settings)
@@ -378,8 +375,8 @@ class _Calibration:
         output.write(self.as_toml().rstrip())
 
     def _written(self) -> str:
-        threshold = self.settings.get(WEIGHED, {}).get("threshold")
-        return "this is what is written" + (f", with {WEIGHED} at {threshold:g}" if threshold else "")
+        stop = self.settings.get(WEIGHED, {}).get("stop")
+        return "this is what is written" + (f", with {WEIGHED}(stop={stop:g})" if stop else "")
 
     def _show_tried(self, console: Console) -> None:
         console.print()

@@ -14,7 +14,7 @@ import stat
 import time
 import zlib
 
-from monitor.detectors.calls.novelty.marks import SeenMarks, mark
+from monitor.detectors.calls.seen_marks import SeenMarks, mark
 
 TYPE_CHECKING = False  # `typing` takes long to import
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
 
-from monitor.detectors import Detector, StateNovelty, default_detectors
+from monitor.detectors import Detector, LearnedEvidence, default_detectors
 from monitor.policy import Policy
 from monitor.settings import Settings, detector_types
 from monitor.transcripts.analysis.scan import RunScanner
@@ -26,15 +26,15 @@ SCALED: Final[Mapping[str, tuple[str, ...]]] = {
     "ToolCallRepetition": ("loop_at",),
     "ToolCallCycle": ("rounds", "unordered_at"),
     "NoProgress": ("stalled_at",),
-    "StateNovelty": ("threshold",),
+    "LearnedEvidence": ("doubt", "stop"),
     "UnknownTool": ("loop_at",),
     "SimilarMessages": ("loop_at", "equal_loop_at"),
 }
 """The numbers of repetitions from which on a detector is sure. The rules of texts have other ones,
 and are on or off.
 """
-WEIGHED: Final = "StateNovelty"
-"""The detector whose evidence is weighed: its threshold may lie between two levels."""
+WEIGHED: Final = "LearnedEvidence"
+"""The detector whose evidence is weighed: its `stop` may lie between two levels."""
 SUSPICIONS: Final = ("suspect_at",)
 
 
@@ -101,17 +101,17 @@ class Levels:
 
 
 def _threshold(text: str) -> float:
-    """The threshold of `StateNovelty` in these settings; 0: they have none."""
+    """The `stop` of `LearnedEvidence` in these settings; 0: they have none."""
     for one in _detectors(text):
-        if isinstance(one, StateNovelty):
-            return float(one.options()["threshold"])
+        if isinstance(one, LearnedEvidence):
+            return float(one.options()["stop"])
     return 0.0
 
 
-def _gauge(text: str) -> StateNovelty:
+def _gauge(text: str) -> LearnedEvidence:
     """The detector of these settings, with a threshold that is not reached."""
-    own = next(one for one in _detectors(text) if isinstance(one, StateNovelty))
-    return StateNovelty(**{**own.options(), "threshold": UNREACHED})
+    own = next(one for one in _detectors(text) if isinstance(one, LearnedEvidence))
+    return LearnedEvidence(**{**own.options(), "stop": UNREACHED})
 
 
 def _height(thresholds: Sequence[float], nats: float) -> float:
@@ -128,7 +128,7 @@ def threshold_above(height: float, levels: Sequence[Mapping[str, Any]]) -> float
     """The least threshold that a run of this height does not come to. `levels`: the settings of
     each level.
     """
-    thresholds = [float(level[WEIGHED]["threshold"]) for level in levels]
+    thresholds = [float(level[WEIGHED]["stop"]) for level in levels]
     if height < 0:
         return thresholds[0]
     at = min(int(height), len(thresholds) - 1)

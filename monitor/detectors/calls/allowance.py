@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from monitor._util.hashing import identity
-
 REQUEST_CHARS = 8_000
 """How much of a request is read: half of it from the beginning, half from the end."""
 EACH_STEPS = 40
@@ -81,18 +79,11 @@ class Allowance:
     """Looks while waiting: "until it answers"."""
     each: int = 0
     """Items of a set without a number: "every file"."""
-    asked: int = 0
-    """The looks that the newest request allows, if it asks to wait."""
-    known: bool = False
-    """There is a request."""
-    latest: str = ""
-    """The identity of the newest request."""
     repeated: dict[int, int] = field(default_factory=dict[int, int])
     """How often each repetition was made, as far as the request allows it."""
 
     def add(self, request: str) -> None:
         """Read a request. A new request renews what is allowed, and takes nothing away."""
-        self.known, self.latest = True, identity(request)
         half = REQUEST_CHARS // 2
         read = request if len(request) <= REQUEST_CHARS else f"{request[:half]}\n{request[-half:]}"
         times, items, looks, each = _allowed_by(read)
@@ -100,15 +91,6 @@ class Allowance:
             self.repeated.clear()
         self.times, self.items = max(self.times, times), max(self.items, items)
         self.looks, self.each = max(self.looks, looks), max(self.each, each)
-        self.asked = looks
-
-    def is_another(self, request: str) -> bool:
-        """Whether there was a request, and it was not this one."""
-        return self.known and self.latest != identity(request)
-
-    def earn(self) -> None:
-        """A look brought news, so the request allows as many looks again."""
-        self.looks = max(self.looks, self.asked)
 
     def repeat(self, pair: int) -> bool:
         """Whether the request allows one more repetition. `pair`: the call with the one before it:
@@ -128,14 +110,12 @@ class Allowance:
 
     def save(self) -> list[Any]:
         """The state as JSON data."""
-        numbers = [self.times, self.items, self.looks, self.each, self.asked, int(self.known)]
-        return [*numbers, list(self.repeated.items()), self.latest]
+        return [self.times, self.items, self.looks, self.each, list(self.repeated.items())]
 
     def load(self, saved: Sequence[Any]) -> None:
         """Take over what `save` returned."""
-        self.times, self.items, self.looks, self.each, self.asked = map(int, saved[:5])
-        self.known, self.repeated = bool(saved[5]), {int(pair): int(made) for pair, made in saved[6]}
-        self.latest = str(saved[7])
+        self.times, self.items, self.looks, self.each = map(int, saved[:4])
+        self.repeated = {int(pair): int(made) for pair, made in saved[4]}
 
 
 @lru_cache(maxsize=4)

@@ -11,7 +11,7 @@ Rules:
   often (`WAITS`).
 - A result is compared as it is, without the fields that a policy calls `volatile`. The id of its
   own call is removed too, because the path of a saved result contains it. What moves by itself in a
-  result is learnt in the run (`StateNovelty`).
+  result is learnt in the run (`LearnedEvidence`).
 - In a result that is marked as an error, dates, durations, ids and attempts are not compared.
 - A veto of the monitor (`ToolResult.vetoed`) is not a result: it must not look like progress. Only
   the field marks a veto, never the text.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.detectors.calls.novelty.state_novelty import StateNovelty
+from monitor.detectors.calls.learned_evidence import LearnedEvidence
 from monitor.errors import ConfigError
 from monitor.judges.digest import Digest, IdleSteps
 from monitor.judges.judge import LEAST_STEPS, JudgeInput
@@ -224,7 +224,7 @@ def question_on(run: RecordedRun, until: int | None = None) -> JudgeInput | None
     """
     if until is None and run.loop is not None:
         until = run.loop.turn_3 if run.loop.turn_5 is None else run.loop.turn_5
-    digest, idle_steps, chunker = Digest(), IdleSteps(StateNovelty(), run.task), Chunker()
+    digest, idle_steps, chunker = Digest(), IdleSteps(LearnedEvidence(), run.task), Chunker()
     turns, asked = 0, False
     began = next((message.at for message in run.messages if message.at is not None), None)
     for index, message in enumerate(run.messages):

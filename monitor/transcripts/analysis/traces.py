@@ -9,7 +9,7 @@ from typing import Final
 
 from monitor._util.hashing import identity
 from monitor.chunks import Chunk
-from monitor.detectors.calls.novelty.state_novelty import StateNovelty
+from monitor.detectors.calls.learned_evidence import LearnedEvidence
 from monitor.detectors.detector import Detector
 from monitor.outcome import RunFailed
 from monitor.policy import ObserveOnly, Policy, StopAtFirstLoop
@@ -39,7 +39,7 @@ class Level:
 class Gauge:
     """How evidence that is weighed is measured once, and not once for each level."""
 
-    detector: Callable[[], StateNovelty]
+    detector: Callable[[], LearnedEvidence]
     """Makes a detector whose threshold is `UNREACHED`."""
     height: Callable[[float], float]
     """From nats to levels."""
@@ -61,7 +61,7 @@ class _LevelScan:
     """Watches a run with the settings of one level: each detector alone, and all together."""
 
     def __init__(self, level: Level, *, is_weighed: bool) -> None:
-        made = [one for one in level.detectors() if not (is_weighed and isinstance(one, StateNovelty))]
+        made = [one for one in level.detectors() if not (is_weighed and isinstance(one, LearnedEvidence))]
         self.names = {detector.name: type(detector).__name__ for detector in made}
         self.alone = _observed(made)
         policy = level.policy()
@@ -186,7 +186,7 @@ class TraceWatcher(Watcher):
                 level.stops[ALL] = StopPlace(turn, costs[turn - 1] if costs else 0.0)
         self._reach_levels()
         first = all(level.together is None for level in self._levels)
-        weighed = StateNovelty.__name__
+        weighed = LearnedEvidence.__name__
         peaks = {weighed: tuple(self._peaks), ALL: tuple(self._peaks) if first else ()}
         names = dict.fromkeys(name for level in self._levels for name in level.names.values())
         traces = {
@@ -202,7 +202,7 @@ class TraceWatcher(Watcher):
         for number, level in enumerate(self._levels):
             place = next((place for height, place in self._peaks if height >= number), None)
             if place is not None:
-                level.stops[StateNovelty.__name__] = place
+                level.stops[LearnedEvidence.__name__] = place
                 if level.together is None:
                     level.stops[ALL] = min(place, level.stops.get(ALL, place), key=lambda one: one.spent)
 

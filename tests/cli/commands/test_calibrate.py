@@ -19,7 +19,7 @@ from monitor.chunks import ToolCall, TurnFinished
 from monitor.cli.app import app
 from monitor.cli.inputs.survey_workers import BytesRead, ScanCache, SurveySettings, surveyed_files
 from monitor.cli.options.levels import FACTORS, SCALED, Levels, as_toml, levels_of
-from monitor.detectors import StateNovelty, default_detectors
+from monitor.detectors import LearnedEvidence, default_detectors
 from monitor.errors import FinishReason
 from monitor.report import StoryWatcher
 from monitor.settings import Settings, load_settings
@@ -313,18 +313,17 @@ def test_the_line_of_weighed_evidence_lies_between_levels_just_above_what_the_ru
     runs = [steps(at, at % 6) for at in range(60)]
     done = calibrate(*runs, options=("-o", "mine.toml", "--loops", "keep"))
     assert done.exit_code == 0, done.output
-    own = load_settings("mine.toml").settings["StateNovelty"]
+    own = load_settings("mine.toml").settings["LearnedEvidence"]
     highest = []
     for one in Corpus("runs.jsonl"):
-        gauge = StateNovelty(threshold=UNREACHED)
+        gauge = LearnedEvidence(stop=UNREACHED)
         gauge.request(one.task or "")
         for _, chunk in one.chunks():
             gauge.observe(chunk)
         highest.append(gauge.highest)
     assert max(highest) > 2.8, "more than the strictest level"
-    assert max(highest) < own["threshold"] < max(highest) + 0.01
-    assert own["threshold"] not in {level["StateNovelty"]["threshold"] for level in levels_of(Settings())}
-    assert own["fitted"] == "60 good runs: at most 5% of runs like them come to it"
+    assert max(highest) < own["stop"] < max(highest) + 0.01
+    assert own["stop"] not in {level["LearnedEvidence"]["stop"] for level in levels_of(Settings())}
 
 
 def test_borderline_runs_count_neither_way():

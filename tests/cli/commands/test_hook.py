@@ -224,7 +224,7 @@ main()
 long = {"typer", "rich", "pydantic", "pydantic_core", "anyio"}
 longer = {"typing", "dataclasses", "pathlib", "inspect", "asyncio", "tempfile", "sqlite3", "monitor.core.run"}
 longer |= {"zipfile", "hashlib", "difflib", "monitor.verdicts", "monitor.policy", "monitor.messages"}
-longer |= {"monitor.detectors.calls.tool_cycle", "monitor.detectors.calls.novelty.words"}
+longer |= {"monitor.detectors.calls.tool_cycle", "monitor.detectors.calls.step_features"}
 packages = {name.partition(".")[0] for name in sys.modules}
 print(*sorted(packages & long), *sorted({*sys.modules} & longer), file=sys.stderr)
 """

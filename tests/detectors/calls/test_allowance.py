@@ -57,11 +57,3 @@ def test_each_pair_of_calls_may_be_repeated_as_often_as_the_request_says():
     assert [again.repeat(2) for _ in range(3)] == [True, True, False]
     again.add("And 3 times more.")
     assert again.repeat(1)
-
-
-def test_the_same_request_again_is_no_other_one():
-    allowance = Allowance()
-    assert not allowance.is_another("tick 1")
-    allowance.add("tick 1")
-    assert not allowance.is_another("tick 1")
-    assert allowance.is_another("tick 2")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.detectors import StateNovelty
+from monitor.detectors import LearnedEvidence
 from monitor.errors import ConfigError
 from monitor.transcripts.analysis.calibration import (
     EVIDENCE,
@@ -94,7 +94,7 @@ def evidence_of_good_runs() -> list[float]:
     found: list[float] = []
     for run in (run for name in ("dev.jsonl.gz", "composed.jsonl.gz") for run in Corpus(FIXTURES / name)):
         if run.label in {"clean", "hard_negative"}:
-            gauge = StateNovelty(threshold=UNREACHED)
+            gauge = LearnedEvidence(stop=UNREACHED)
             gauge.request(run.task or "")
             for _, chunk in run.chunks():
                 gauge.observe(chunk)

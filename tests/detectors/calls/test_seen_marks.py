@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from monitor.detectors.calls.novelty.marks import MARKS_A_FIELD, WORDS_KEPT, SeenMarks, WordMarks, mark
+from monitor.detectors.calls.seen_marks import MARKS_A_FIELD, WORDS_KEPT, SeenMarks, WordMarks, mark
 
 
 def test_what_was_seen_is_known_and_little_else_is():
@@ -46,7 +46,7 @@ def test_marks_that_come_twice_count_as_if_each_came_alone(room: int):
 
 
 def test_a_kept_mark_is_the_mark_of_the_word():
-    marks = WordMarks(mark("called "))
+    marks = WordMarks()
     words = [f"word{i}" for i in range(WORDS_KEPT + 10)]
-    assert marks.of(words) == [mark(word, mark("called ")) for word in words]
+    assert marks.of(words) == [*map(mark, words)]
     assert len(marks) <= WORDS_KEPT

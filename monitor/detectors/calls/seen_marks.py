@@ -1,4 +1,4 @@
-"""What a run has seen, as marks in a field of fixed size: words, tried words, answers of a state.
+"""What a run has seen, as marks in a field of fixed size.
 
 Failure answered: a set of the words of a run grows with the run. Here a word is two bits. A word
 that was never seen counts as seen in at most 6 % of the questions; a seen word is never new, until
@@ -9,36 +9,31 @@ from __future__ import annotations
 
 import base64
 import zlib
+from array import array
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 FIELD_BYTES = 8_192
 """65,536 bits: two of them are chosen by the 32 bits of a mark."""
 MARKS_A_FIELD = 6_000
 """6,000 marks set a sixth of the bits, so 3 % of the unknown words count as seen."""
-
-
 WORDS_KEPT = 16_384
 """The words whose marks are kept, by all runs together."""
+MARK_BYTES = 4
 
 
-def mark(text: str, before: int = 0) -> int:
-    """The 32 bits by which `text` is known. `before`: the mark of a text that stands before it."""
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
+def mark(text: str) -> int:
+    """The 32 bits by which `text` is known."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 class WordMarks(dict[str, int]):
-    """The marks of words. Most words come again, so the marks of the latest ones are kept.
-
-    `before`: the mark of a text that stands before each word.
-    """
-
-    def __init__(self, before: int = 0) -> None:
-        self._before = before
+    """The marks of words. Most words come again, so the marks of the latest ones are kept."""
 
     def __missing__(self, word: str) -> int:
         if len(self) >= WORDS_KEPT:
             self.clear()
-        self[word] = found = mark(word, self._before)
+        self[word] = found = mark(word)
         return found
 
     def of(self, words: Iterable[str]) -> list[int]:
@@ -63,14 +58,10 @@ class SeenMarks:
     def __contains__(self, mark: int) -> bool:
         low, high, of_low, of_high = (mark & 0xFFFF) >> 3, mark >> 19, 1 << (mark & 7), 1 << ((mark >> 16) & 7)
         newer, older = self._newer, self._older
-        return bool(newer[low] & of_low and newer[high] & of_high) or bool(
-            older[low] & of_low and older[high] & of_high
-        )
+        return bool((newer[low] & of_low and newer[high] & of_high) or (older[low] & of_low and older[high] & of_high))
 
     def unseen(self, marks: Iterable[int]) -> int:
-        """The number of `marks` that are not seen. A long result has thousands, so none costs a
-        call.
-        """
+        """The number of `marks` that are not seen. A result has hundreds, so none costs a call."""
         newer, older, count = self._newer, self._older, 0
         for mark in marks:
             low, high, of_low, of_high = (mark & 0xFFFF) >> 3, mark >> 19, 1 << (mark & 7), 1 << ((mark >> 16) & 7)
@@ -80,9 +71,8 @@ class SeenMarks:
 
     def add(self, marks: Iterable[int]) -> None:
         """Keep `marks` as the newest."""
-        field, all_marks = self._newer, [*marks]
-        once = dict.fromkeys(all_marks)  # unless the field is emptied in between, a mark counts once
-        for one in once if self._count + len(once) < MARKS_A_FIELD else all_marks:
+        field = self._newer
+        for one in marks:
             low, high = (one & 0xFFFF) >> 3, one >> 19
             of_low, of_high = 1 << (one & 7), 1 << ((one >> 16) & 7)
             if field[low] & of_low and field[high] & of_high:
@@ -108,3 +98,51 @@ def _unpacked(text: str) -> bytearray:
     if len(field) != FIELD_BYTES:
         raise ValueError("the marks of a snapshot are not complete")
     return field
+
+
+class MarkTable:
+    """The newest rows of numbers of 32 bits, each known by a mark, in a field of fixed size."""
+
+    __slots__ = ("_columns", "_next")
+
+    def __init__(self, rows: int, width: int) -> None:
+        """`width`: the numbers of a row, its mark included."""
+        self._columns = [array("I", bytes(MARK_BYTES * rows)) for _ in range(width)]
+        self._next = 0
+
+    def get(self, mark: int) -> tuple[int, ...]:
+        """The numbers beside `mark`. Empty: it is not known."""
+        keys, *others = self._columns
+        if mark not in keys:
+            return ()
+        at = keys.index(mark)
+        return tuple(column[at] for column in others)
+
+    def put(self, mark: int, *numbers: int) -> None:
+        """Keep a row, in the place of the one with this mark or of the oldest."""
+        keys = self._columns[0]
+        at = keys.index(mark) if mark in keys else self._next
+        if at == self._next:
+            self._next = (at + 1) % len(keys)
+        for column, number in zip(self._columns, (mark, *numbers), strict=True):
+            column[at] = number
+
+    def save(self) -> list[object]:
+        """The state as JSON data."""
+        return [self._next, *map(packed, self._columns)]
+
+    def load(self, saved: Sequence[Any]) -> None:
+        """Take over what `save` returned."""
+        self._next, *columns = saved
+        self._columns = [array("I", unpacked(column)) for column in columns]
+
+
+def packed(marks: Iterable[int]) -> str:
+    """Numbers of 32 bits, such as marks, as text."""
+    return base64.b64encode(b"".join(one.to_bytes(MARK_BYTES, "little") for one in marks)).decode("ascii")
+
+
+def unpacked(text: str) -> list[int]:
+    """What was `packed`."""
+    data = base64.b64decode(text)
+    return [int.from_bytes(data[at : at + MARK_BYTES], "little") for at in range(0, len(data), MARK_BYTES)]
