@@ -31,7 +31,7 @@ from monitor.transcripts.corpus import Corpus
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 ANSWERS = FIXTURES / "judge" / "answers.jsonl.gz"
-SETS = {"dev": 60, "composed": 60, "composed_by_others": 80}
+SETS = {"dev": 60, "composed": 60, "composed_by_others": 80, "composed_b": 30}
 """How many loops are asked about, and as many good runs."""
 AFTER = (5, 10)
 """Answered steps since the repetition began."""

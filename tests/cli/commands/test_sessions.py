@@ -219,7 +219,7 @@ def test_rm_removes_by_name_by_age_and_by_size(folder: Path):
     assert run("rm", "first", "--dry-run").stdout == "1 session would be removed: first\n"
     assert run("rm", "first").stdout == "1 session removed: first\n"
     assert run("rm", "--older-than", "1").stdout == "0 sessions removed\n"
-    assert as_json("rm", "--over", "0.2") == [{"removed": ["second"], "busy": [], "dry_run": False}]
+    assert as_json("rm", "--over", "0.15") == [{"removed": ["second"], "busy": [], "dry_run": False}]
     assert [one.name for one in folder.iterdir() if one.suffix in {".session", ".blobs", ".lock"}] in (
         ["third.session", "third.session.blobs"],
         ["third.session.blobs", "third.session"],
