@@ -334,6 +334,10 @@ _ANOTHER_WAY = {
         "Say in one sentence why these calls are needed. If the task asks for them, go on. If not, use what you have,"
         " or take a step that you have not taken."
     ),
+    "same_error": (
+        "Asking again in another way gives the same error. Find out why it comes, or take a step that does not need"
+        " this."
+    ),
     "unknown_tool": "There is no such tool. Use one of the tools that you were given, or say that you cannot do this.",
     "equal_messages": "Do not say this again. Do the next step, or say what keeps you from it.",
     "judge": (

@@ -18,8 +18,8 @@ from monitor.policy import Ladder, ObserveOnly
 from monitor.settings import COMPACTION_OPTIONS, POLICIES, Settings, detector_types, load_settings, parse_setting
 
 DETECTORS = (
-    "there are: ToolCallRepetition, ToolCallCycle, LearnedEvidence, ContentRepetition, SimilarMessages, NoProgress,"
-    " UnknownTool"
+    "there are: ToolCallRepetition, ToolCallCycle, RepeatedError, LearnedEvidence, ContentRepetition,"
+    " SimilarMessages, NoProgress, UnknownTool"
 )
 
 

@@ -8,13 +8,13 @@ TYPE_CHECKING = False  # a hook is waited for, and `typing` takes 3 ms
 
 if TYPE_CHECKING:
     from monitor.detectors.calls.learned_evidence import LearnedEvidence as LearnedEvidence
-    from monitor.detectors.calls.learned_evidence import LearnedEvidence as StateNovelty  # noqa: F401 - an old name
     from monitor.detectors.calls.no_progress import NoProgress as NoProgress
+    from monitor.detectors.calls.repeated_error import RepeatedError as RepeatedError
+    from monitor.detectors.calls.repeated_error import UnknownTool as UnknownTool
     from monitor.detectors.calls.tool_cycle import ToolCallCycle as ToolCallCycle
     from monitor.detectors.calls.tool_policy import ProgressRule as ProgressRule
     from monitor.detectors.calls.tool_policy import ToolPolicy as ToolPolicy
     from monitor.detectors.calls.tool_repetition import ToolCallRepetition as ToolCallRepetition
-    from monitor.detectors.calls.unknown_tool import UnknownTool as UnknownTool
     from monitor.detectors.defaults import default_detectors as default_detectors
     from monitor.detectors.detector import NOTHING as NOTHING
     from monitor.detectors.detector import ChannelDetector as ChannelDetector
@@ -31,4 +31,4 @@ if TYPE_CHECKING:
     from monitor.detectors.text import TailRule as TailRule
     from monitor.detectors.text import WindowRule as WindowRule
 else:  # a type checker that read this would believe that every name is there
-    __all__, __getattr__, __dir__ = lazy_names(__name__, hidden="StateNovelty")
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

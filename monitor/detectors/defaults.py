@@ -30,6 +30,9 @@ def of_calls(tools: Mapping[str, ToolPolicy] | None = None) -> Iterator[Detector
     from monitor.detectors.calls.tool_cycle import ToolCallCycle  # noqa: PLC0415
 
     yield ToolCallCycle(tools=tools)
+    from monitor.detectors.calls.repeated_error import RepeatedError  # noqa: PLC0415
+
+    yield RepeatedError(tools=tools)
     from monitor.detectors.calls.learned_evidence import LearnedEvidence  # noqa: PLC0415
 
     yield LearnedEvidence(tools=tools)

@@ -31,15 +31,14 @@ def test_each_step_without_news_stands_with_its_turn_its_tool_and_what_it_was():
     assert idle_steps.render() == ""
     searched(idle_steps, range(1, 4))
     assert idle_steps.render().splitlines() == [
-        'turn 2: "search": a call made before, with the result seen before',
-        'turn 3: "search": a call made before, with the result seen before',
+        'turns 2, 3: "search": a call made before, with the result seen before',
     ]
 
 
 def test_equal_reasons_share_a_line_and_only_turns_in_view_are_named():
     idle_steps = IdleSteps(LearnedEvidence(), "Find the shop.")
     searched(idle_steps, range(1, 8))
-    assert idle_steps.render().splitlines()[1].startswith('turns 3, 4, 5, 6, 7: "search": a call made before')
+    assert idle_steps.render().startswith('turns 2, 3, 4, 5, 6, 7: "search": a call made before')
     assert idle_steps.render({1, 5, 6}).splitlines()[0].startswith('turns 5, 6: "search": ')
     assert idle_steps.render({1}) == ""
 
@@ -81,6 +80,6 @@ def test_where_every_step_is_news_the_question_is_the_plain_one():
 def test_the_name_of_a_tool_cannot_speak_to_the_judge():
     idle_steps = IdleSteps(LearnedEvidence())
     searched(idle_steps, range(1, 5), tool=f"{END}\nnot stuck\n{BEGIN}")
-    assert len(idle_steps.render().splitlines()) == 2
+    assert len(idle_steps.render().splitlines()) == 1
     assert "<" not in idle_steps.render()
     assert ">" not in idle_steps.render()

@@ -79,7 +79,7 @@ RESULTS = 6
 """The results that are compared."""
 STALE_RESULTS = 4
 """The results that add nothing, among these: the detectors need five steps for a loop."""
-NEW_WORDS = 3
+NEW_WORDS = 5
 """A short result with fewer new words adds nothing."""
 SHORT_WORDS = 30
 HEAD_CHARS, TAIL_CHARS = 4_000, 1_000

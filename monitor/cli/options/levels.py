@@ -25,9 +25,8 @@ MOST: Final = 64
 SCALED: Final[Mapping[str, tuple[str, ...]]] = {
     "ToolCallRepetition": ("loop_at",),
     "ToolCallCycle": ("rounds", "unordered_at"),
-    "NoProgress": ("stalled_at",),
     "LearnedEvidence": ("doubt", "stop"),
-    "UnknownTool": ("loop_at",),
+    "RepeatedError": ("loop_at",),
     "SimilarMessages": ("loop_at", "equal_loop_at"),
 }
 """The numbers of repetitions from which on a detector is sure. The rules of texts have other ones,

@@ -50,7 +50,7 @@ VERSION = 8
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 
 
-class CallKey(NamedTuple):
+class CallIdentity(NamedTuple):
     """The identity of a call: the hash, then the length and the beginning and end of the text. They
     verify the hash by value, so a collision of hashes is never a loop.
     """
@@ -60,14 +60,14 @@ class CallKey(NamedTuple):
     text: str = ""
 
     @classmethod
-    def of(cls, text: str) -> CallKey:
+    def of(cls, text: str) -> CallIdentity:
         """The identity of the call that `text` describes."""
         shown = text if len(text) <= EXCERPT_CHARS else f"{text[:EXCERPT_CHARS]} ... {text[-TAIL_CHARS:]}"
         return cls(identity(text), len(text), shown)
 
 
 @dataclass(slots=True, frozen=True)
-class Called:
+class SeenCall:
     """A call as the rules receive it."""
 
     index: int
@@ -76,7 +76,7 @@ class Called:
     """What the arguments say that the call does, see `action_of`."""
     batch: int
     """The number of its batch: equal for siblings."""
-    key: CallKey
+    key: CallIdentity
     """The identity of name and canonical arguments (or what the tool's `loop_key` made of them)."""
     exempt: bool
     arguments: object
@@ -90,7 +90,7 @@ class Called:
 
 
 @dataclass(slots=True, frozen=True)
-class OpenCall:
+class UnansweredCall:
     """What is kept of a call until its result comes."""
 
     index: int
@@ -99,12 +99,12 @@ class OpenCall:
     batch: int
 
 
-class Answer:
+class CallAnswer:
     """The result of a call as the rules receive it."""
 
     __slots__ = ("_outcome", "call", "policy", "result")
 
-    def __init__(self, call: OpenCall, policy: ToolPolicy, result: ToolResult) -> None:
+    def __init__(self, call: UnansweredCall, policy: ToolPolicy, result: ToolResult) -> None:
         self.call = call
         self.policy = policy
         self.result = result
@@ -139,14 +139,14 @@ class CallRule(Generic[State]):
         """Reads the calls, for this rule alone or together with others."""
 
     @abstractmethod
-    def called(self, call: Called) -> Sequence[Detection]:
+    def called(self, call: SeenCall) -> Sequence[Detection]:
         """Take in a call that was made."""
 
-    def answered(self, answer: Answer) -> Sequence[Detection]:
+    def answered(self, answer: CallAnswer) -> Sequence[Detection]:
         """Take in the result of a call."""
         return NOTHING
 
-    def vetoed(self, call: OpenCall) -> Sequence[Detection]:
+    def vetoed(self, call: UnansweredCall) -> Sequence[Detection]:
         """Take in that a call was not carried out."""
         return NOTHING
 
@@ -210,14 +210,14 @@ class CallRule(Generic[State]):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _CallReading:
     """What the front knows of the calls of a run."""
 
     calls: int = 0
     batch: int = 0
     """Number of the batch to which the next call belongs, while no result of the batch has come."""
     batch_answered: bool = False
-    waiting: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
+    waiting: dict[str, UnansweredCall] = field(default_factory=dict[str, UnansweredCall])
     """Calls without a result, by id."""
 
     def next_batch(self) -> None:
@@ -226,10 +226,10 @@ class _Reading:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _CallTurn:
     """What the front knows of the present turn."""
 
-    before: _Reading | None = None
+    before: _CallReading | None = None
     """The reading before the first call of this turn."""
     seen: dict[str, str] = field(default_factory=dict[str, str])
     """Calls of this turn: id -> hash."""
@@ -246,14 +246,14 @@ class CallFront:
         self._rules = tuple(rules)
         self.name: str = self._rules[0].name
         """The rule that is asked now, or was asked last."""
-        self._reading: _Reading = _Reading() if before is None else before._reading  # noqa: SLF001 - one more front
-        self._turn: _Turn = _Turn() if before is None else before._turn  # noqa: SLF001 - one more front
+        self._reading: _CallReading = _CallReading() if before is None else before._reading  # noqa: SLF001 - one more front
+        self._turn: _CallTurn = _CallTurn() if before is None else before._turn  # noqa: SLF001 - one more front
         self.allowed: Allowance = Allowance() if before is None else before.allowed
         """What the user's request allows."""
 
     def reset_reading(self) -> None:
         """Begin a new run. The rules keep their state."""
-        self._reading, self._turn, self.allowed = _Reading(), _Turn(), Allowance()
+        self._reading, self._turn, self.allowed = _CallReading(), _CallTurn(), Allowance()
 
     def request(self, text: str) -> None:
         """The user's request."""
@@ -281,7 +281,7 @@ class CallFront:
         return NOTHING
 
     def _end_turn(self, *, retried: bool = False) -> None:
-        self._turn = _Turn()
+        self._turn = _CallTurn()
         for rule in self._rules:
             rule.turn_is_over(retried=retried)
 
@@ -295,7 +295,7 @@ class CallFront:
             exempt = exempt or said is None
             if not exempt:
                 text, arguments = f"{chunk.name}({said})", said
-        key = CallKey.of(text)
+        key = CallIdentity.of(text)
         if chunk.id and turn.seen.get(chunk.id) == key.xxhash:
             return NOTHING
         if reading.batch_answered:
@@ -305,9 +305,9 @@ class CallFront:
             turn.before = copied(reading)
             for rule in self._rules:
                 rule.keep_state()
-        call = Called(reading.calls, chunk.name, action, reading.batch, key, exempt, arguments, policy)
+        call = SeenCall(reading.calls, chunk.name, action, reading.batch, key, exempt, arguments, policy)
         remember(turn.seen, chunk.id, key.xxhash)
-        remember(reading.waiting, chunk.id, OpenCall(call.index, call.name, action, call.batch))
+        remember(reading.waiting, chunk.id, UnansweredCall(call.index, call.name, action, call.batch))
         reading.calls += 1
         return (*found, *self._told("called", call))
 
@@ -320,7 +320,7 @@ class CallFront:
         if chunk.vetoed:
             return self._told("vetoed", asked)
         policy = policy_of(asked.name, self._rules[0].tools, asked.action)
-        return self._told("answered", Answer(asked, policy, chunk))
+        return self._told("answered", CallAnswer(asked, policy, chunk))
 
     def _told(self, what: str, *said: object) -> Sequence[Detection]:
         """What the rules find when each is told the same."""
@@ -337,8 +337,8 @@ class CallFront:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take over what `save` returned."""
-        self._reading = from_json(_Reading, saved["reading"])
-        self._turn = from_json(_Turn, saved["turn"])
+        self._reading = from_json(_CallReading, saved["reading"])
+        self._turn = from_json(_CallTurn, saved["turn"])
         self.allowed.load(saved["allowed"])
 
 

@@ -31,8 +31,8 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor._util.text import quoted
-from monitor.detectors.calls.front import EXCERPT_CHARS, OFFSETS_SHOWN, Answer, Called, CallRule, OpenCall
-from monitor.detectors.calls.step_features import Step, StepFeatures, abridged, leaves_of, trim
+from monitor.detectors.calls.front import EXCERPT_CHARS, OFFSETS_SHOWN, CallAnswer, CallRule, SeenCall, UnansweredCall
+from monitor.detectors.calls.step_features import DescribedStep, StepFeatures, abridged, leaves_of, trim
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
@@ -97,7 +97,7 @@ class EvidenceModel:
 MODEL: Final = EvidenceModel.read()
 
 
-class _Waiting(NamedTuple):
+class _WaitingCall(NamedTuple):
     """A call without a result, or whose result waits for those of calls before it."""
 
     name: str
@@ -109,7 +109,7 @@ class _Waiting(NamedTuple):
     is_error: bool = False
 
 
-class _Shown(NamedTuple):
+class _ShownStep(NamedTuple):
     """A step that is evidence."""
 
     offset: int
@@ -122,7 +122,7 @@ class _Shown(NamedTuple):
     """The result, if it is short."""
 
 
-class _Episode(NamedTuple):
+class _EvidenceEpisode(NamedTuple):
     """The evidence since it was last 0. It is never changed, only replaced."""
 
     nats: float = 0.0
@@ -132,7 +132,7 @@ class _Episode(NamedTuple):
     suspect_at: int = 0
     """The steps at which it became a suspicion; 0: it is none."""
     loop_at: int = 0
-    newest: tuple[_Shown, ...] = ()
+    newest: tuple[_ShownStep, ...] = ()
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ class _Episode(NamedTuple):
         return f"{self.steps} steps of {named} {found} that was not known: {facts}"
 
 
-class _Idle(NamedTuple):
+class _IdleStep(NamedTuple):
     """A step without news."""
 
     offset: int
@@ -165,20 +165,20 @@ class _Idle(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Evidence:
+class _EvidenceState:
     """The state of `LearnedEvidence` but the features: a failed attempt has no results, so nothing
     was learnt from it.
     """
 
-    open: dict[int, _Waiting] = field(default_factory=dict[int, _Waiting])
+    open: dict[int, _WaitingCall] = field(default_factory=dict[int, _WaitingCall])
     """Calls by their index."""
-    episode: _Episode = field(default_factory=_Episode)
+    episode: _EvidenceEpisode = field(default_factory=_EvidenceEpisode)
     highest: float = 0.0
-    idle: tuple[_Idle, ...] = ()
+    idle: tuple[_IdleStep, ...] = ()
     """The newest steps without news."""
 
 
-class LearnedEvidence(CallRule[_Evidence]):
+class LearnedEvidence(CallRule[_EvidenceState]):
     """Calls and results that look like those of loops, as was learnt from labelled runs.
 
     `doubt`: the evidence from which on there is a suspicion, in nats. `stop`: the evidence that
@@ -205,7 +205,7 @@ class LearnedEvidence(CallRule[_Evidence]):
                 f" as {MODEL.doubt} and {MODEL.stop}"
             )
         self._doubt, self._stop = doubt, stop
-        super().__init__(_Evidence, tools=tools, name=name)
+        super().__init__(_EvidenceState, tools=tools, name=name)
         self._features = StepFeatures()
 
     def options(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class LearnedEvidence(CallRule[_Evidence]):
 
     def forget_streaks(self) -> None:
         """The evidence is 0 again. What the run has seen stays known."""
-        self._state.episode, self._state.idle = _Episode(), ()
+        self._state.episode, self._state.idle = _EvidenceEpisode(), ()
 
     def reset(self) -> None:
         """Forget everything."""
@@ -246,17 +246,17 @@ class LearnedEvidence(CallRule[_Evidence]):
     def _said_of(self, tool: str) -> ToolPolicy:
         return self.tools.get(tool, _NOTHING_SAID)
 
-    def called(self, call: Called) -> Sequence[Detection]:
+    def called(self, call: SeenCall) -> Sequence[Detection]:
         if call.exempt or self._said_of(call.name).no_op:
             return NOTHING
         together = [index for index, one in self._state.open.items() if one.batch == call.batch]
-        self._state.open[call.index] = _Waiting(call.name, leaves_of(call.arguments), call.batch)
+        self._state.open[call.index] = _WaitingCall(call.name, leaves_of(call.arguments), call.batch)
         for index in (*together, call.index):
             self._state.open[index] = self._state.open[index]._replace(siblings=len(together) + 1)
         trim(self._state.open, OPEN_KEPT)
         return NOTHING
 
-    def answered(self, answer: Answer) -> Sequence[Detection]:
+    def answered(self, answer: CallAnswer) -> Sequence[Detection]:
         call = self._state.open.get(answer.call.index)
         if call is None:
             return NOTHING
@@ -264,7 +264,7 @@ class LearnedEvidence(CallRule[_Evidence]):
         self._state.open[answer.call.index] = call._replace(result=text, is_error=answer.result.is_error)
         return self._taken(call.batch)
 
-    def vetoed(self, call: OpenCall) -> Sequence[Detection]:
+    def vetoed(self, call: UnansweredCall) -> Sequence[Detection]:
         waiting = self._state.open.pop(call.index, None)
         return NOTHING if waiting is None else self._taken(waiting.batch)
 
@@ -284,12 +284,12 @@ class LearnedEvidence(CallRule[_Evidence]):
                 break
         return found
 
-    def _weighed(self, index: int, call: _Waiting, result: str) -> Sequence[Detection]:
+    def _weighed(self, index: int, call: _WaitingCall, result: str) -> Sequence[Detection]:
         """Add a step to the evidence."""
-        step = Step(call.name, call.leaves, result, call.is_error, call.siblings)
+        step = DescribedStep(call.name, call.leaves, result, call.is_error, call.siblings)
         described = self._features.take(step, self.allowed)
         if not described.is_news and not 0 <= described.features["idle_most"] < 1:  # the request allows no such step
-            self._state.idle = (*self._state.idle, _Idle(index, described.words))[-OFFSETS_SHOWN:]
+            self._state.idle = (*self._state.idle, _IdleStep(index, described.words))[-OFFSETS_SHOWN:]
         model, policy = self.model, self._said_of(call.name)
         weight = model.log_odds(described.features)
         if policy.polling or policy.paginating:
@@ -297,13 +297,13 @@ class LearnedEvidence(CallRule[_Evidence]):
         kept = self._state.episode.nats * model.keep ** (1 / call.siblings)
         nats = max(0.0, kept + min(weight, model.most) / call.siblings)
         if not nats:
-            self._state.episode = _Episode()
+            self._state.episode = _EvidenceEpisode()
             return NOTHING
         episode = self._state.episode = self._state.episode._replace(nats=nats)
         if weight <= 0:
             return NOTHING
         answer = result.strip() if len(result) <= ANSWER_CHARS else ""
-        shown = _Shown(index, call.name, described.words, described.is_news, answer)
+        shown = _ShownStep(index, call.name, described.words, described.is_news, answer)
         episode = self._state.episode = episode._replace(
             steps=episode.steps + 1,
             xxhash=episode.xxhash or identity(f"{call.name} {call.leaves!r}"),
@@ -321,7 +321,7 @@ class LearnedEvidence(CallRule[_Evidence]):
             return (self._detection("suspect", call, index),)
         return NOTHING
 
-    def _detection(self, level: Level, call: _Waiting, index: int) -> Detection:
+    def _detection(self, level: Level, call: _WaitingCall, index: int) -> Detection:
         episode = self._state.episode
         arguments = ", ".join(f"{place.lstrip('.')}={value!r}" for place, value in call.leaves)
         shown = f"{call.name}({arguments})"

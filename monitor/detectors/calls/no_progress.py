@@ -17,7 +17,15 @@ from typing import Any
 
 from monitor._util.explained_options import explains_options
 from monitor.chunks import ToolResult
-from monitor.detectors.calls.front import EXCERPT_CHARS, OFFSETS_SHOWN, Answer, Called, CallRule, OpenCall, remember
+from monitor.detectors.calls.front import (
+    EXCERPT_CHARS,
+    OFFSETS_SHOWN,
+    CallAnswer,
+    CallRule,
+    SeenCall,
+    UnansweredCall,
+    remember,
+)
 from monitor.detectors.calls.tool_policy import ProgressRule, Standstill, ToolPolicy, reported
 from monitor.detectors.detector import NOTHING
 from monitor.errors import ConfigError
@@ -78,12 +86,12 @@ class NoProgress(CallRule[_Numbers]):
             "name": self.name,
         }
 
-    def called(self, call: Called) -> Sequence[Detection]:
+    def called(self, call: SeenCall) -> Sequence[Detection]:
         if not call.exempt:
             remember(self._state.open, str(call.index), call.key.xxhash, OPEN_KEPT)
         return NOTHING
 
-    def answered(self, answer: Answer) -> Sequence[Detection]:
+    def answered(self, answer: CallAnswer) -> Sequence[Detection]:
         asked, result = answer.call, answer.result
         xxhash, left = self._state.open.pop(str(asked.index), None), self._progress(result)
         if xxhash is None or left is None:
@@ -118,6 +126,6 @@ class NoProgress(CallRule[_Numbers]):
             ),
         )
 
-    def vetoed(self, call: OpenCall) -> Sequence[Detection]:
+    def vetoed(self, call: UnansweredCall) -> Sequence[Detection]:
         self._state.open.pop(str(call.index), None)
         return NOTHING

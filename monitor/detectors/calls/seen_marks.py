@@ -11,7 +11,11 @@ import base64
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any
+
+TYPE_CHECKING = False  # a hook is waited for, and `typing` takes 3 ms
+
+if TYPE_CHECKING:
+    from typing import Any
 
 FIELD_BYTES = 8_192
 """65,536 bits: two of them are chosen by the 32 bits of a mark."""
@@ -46,7 +50,7 @@ class SeenMarks:
 
     __slots__ = ("_count", "_newer", "_older")
 
-    def __init__(self, saved: Sequence[object] | None = None) -> None:
+    def __init__(self, saved: Sequence[Any] | None = None) -> None:
         """`saved`: what `save` returned; `None`: nothing was seen."""
         self._newer, self._older = (
             (_unpacked(str(saved[0])), _unpacked(str(saved[1])))
@@ -84,7 +88,7 @@ class SeenMarks:
             field[high] |= of_high
             self._count += 1
 
-    def save(self) -> list[object]:
+    def save(self) -> list[Any]:
         """The state as JSON data."""
         return [_packed(self._newer), _packed(self._older), self._count]
 
@@ -127,7 +131,7 @@ class MarkTable:
         for column, number in zip(self._columns, (mark, *numbers), strict=True):
             column[at] = number
 
-    def save(self) -> list[object]:
+    def save(self) -> list[Any]:
         """The state as JSON data."""
         return [self._next, *map(packed, self._columns)]
 

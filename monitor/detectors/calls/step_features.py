@@ -173,7 +173,7 @@ def trim(kept: dict[Any, Any], most: int) -> None:
 
 
 @dataclass(slots=True, frozen=True)
-class Step:
+class DescribedStep:
     """A call with its result."""
 
     name: str
@@ -271,7 +271,7 @@ class StepFeatures:
         said |= {NUMBERS[one] for one in _TOKEN.findall(text.casefold()) if one in NUMBERS}
         self._times = sorted({*self._times, *(one for one in said if LEAST <= one <= MOST_TIMES)})
 
-    def take(self, step: Step, allowed: Allowance) -> Described:
+    def take(self, step: DescribedStep, allowed: Allowance) -> Described:
         """Describe the next step, and learn from it. `allowed`: what the request allows."""
         self._step += 1
         call, result = Reading.of("\n".join(value for _, value in step.leaves)), Reading.of(step.text)
@@ -326,7 +326,7 @@ class StepFeatures:
             trim(by_tool, TOOLS_KEPT)
         return described
 
-    def _of_call(self, step: Step, call: Reading, called: set[int], tried: Sequence[int]) -> dict[str, float]:
+    def _of_call(self, step: DescribedStep, call: Reading, called: set[int], tried: Sequence[int]) -> dict[str, float]:
         """How the call differs from those before it."""
         latest = self._latest.pop(step.name, None)
         places = {mark(place): mark(value) for place, value in step.leaves}
@@ -431,7 +431,7 @@ def _ring(steps: Sequence[int]) -> float:
     return best
 
 
-def _words_of(numbers: Mapping[str, float], step: Step, *, is_news: bool) -> str:
+def _words_of(numbers: Mapping[str, float], step: DescribedStep, *, is_news: bool) -> str:
     if numbers["call_gap"]:
         call = "a call made before"
     elif numbers["like_latest"] >= 0.5:  # noqa: PLR2004 - half of its words

@@ -37,7 +37,15 @@ from typing import TypeAlias
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
 from monitor.detectors.calls.answers import is_error
-from monitor.detectors.calls.front import CALLS_KEPT, EXCERPT_CHARS, OFFSETS_SHOWN, Answer, Called, CallKey, CallRule
+from monitor.detectors.calls.front import (
+    CALLS_KEPT,
+    EXCERPT_CHARS,
+    OFFSETS_SHOWN,
+    CallAnswer,
+    CallIdentity,
+    CallRule,
+    SeenCall,
+)
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.calls.tool_repetition import SAMPLING_TIMES
 from monitor.detectors.detector import NOTHING
@@ -186,7 +194,7 @@ class _CycleCall:
     """A call, and its result."""
 
     index: int
-    key: CallKey
+    key: CallIdentity
     tool: str
     rounds: int
     """The number of rounds that a unit with this call needs at least."""
@@ -219,7 +227,7 @@ _Rounds: TypeAlias = tuple[_Reported, list[int]]
 
 
 @dataclass(slots=True)
-class _Calls:
+class _CycleState:
     """The state of `ToolCallCycle`."""
 
     items: list[_CycleCall] = field(default_factory=list[_CycleCall])
@@ -233,7 +241,7 @@ class _Calls:
     """
 
 
-class ToolCallCycle(CallRule[_Calls]):
+class ToolCallCycle(CallRule[_CycleState]):
     """Cycles of 2 to `max_period` calls that came `rounds` times without a changed result.
 
     `tools`: what is special about a tool. `unordered_at`: how many calls are examined without
@@ -269,12 +277,12 @@ class ToolCallCycle(CallRule[_Calls]):
         self._rounds = rounds
         self._unordered_at = unordered_at
         self._kept = max(max_period * (rounds + ROUNDS_COUNTED) + 1, 2 * (unordered_at or 0))
-        super().__init__(_Calls, tools=tools, name=name)
+        super().__init__(_CycleState, tools=tools, name=name)
 
-    def called(self, call: Called) -> Sequence[Detection]:
+    def called(self, call: SeenCall) -> Sequence[Detection]:
         if call.policy.no_op and not call.exempt:
             return NOTHING
-        key = CallKey(f"exempt {call.index}") if call.exempt else call.key
+        key = CallIdentity(f"exempt {call.index}") if call.exempt else call.key
         rounds = max(self._rounds, (call.policy.loop_at or POLLING_ROUNDS) if call.policy.polling else 0)
         rounds += self.allowed.repetitions(without_arguments=not call.arguments)
         policy = call.policy
@@ -296,7 +304,7 @@ class ToolCallCycle(CallRule[_Calls]):
         if len(items) > self._kept:
             del items[min(range(len(items)), key=lambda at: items[at].index) if items[0].batch == item.batch else 0]
 
-    def answered(self, answer: Answer) -> Sequence[Detection]:
+    def answered(self, answer: CallAnswer) -> Sequence[Detection]:
         place = next((at for at, item in enumerate(self._state.items) if item.index == answer.call.index), None)
         if place is None:
             return NOTHING
@@ -358,7 +366,7 @@ class ToolCallCycle(CallRule[_Calls]):
             return NOTHING
         rounds = 0
         times = Counter(item.key for item in items)
-        results: dict[CallKey, str] = {}
+        results: dict[CallIdentity, str] = {}
         longest: tuple[int, int, int] | None = None
         for back, item in enumerate(reversed(items), start=1):
             if times[item.key] == 1 and not item.looks:

@@ -41,10 +41,10 @@ from monitor.detectors.calls.front import (
     CALLS_KEPT,
     EXCERPT_CHARS,
     OFFSETS_SHOWN,
-    Answer,
-    Called,
-    CallKey,
+    CallAnswer,
+    CallIdentity,
     CallRule,
+    SeenCall,
 )
 from monitor.detectors.calls.tool_policy import ToolPolicy
 from monitor.detectors.detector import NOTHING
@@ -64,7 +64,7 @@ number for a loop.
 class _CallStreak:
     """Identical calls in a row, as far as results did not change."""
 
-    key: CallKey = field(default_factory=CallKey)
+    key: CallIdentity = field(default_factory=CallIdentity)
     count: int = 0
     start: int = 0
     """Index of the first call that counts."""
@@ -150,7 +150,7 @@ class ToolCallRepetition(CallRule[_Streaks]):
         """The options that make the detector again. `exempt` stands among the `tools`."""
         return {"suspect_at": self._suspect_at, "loop_at": self._loop_at, "tools": self.tools, "name": self.name}
 
-    def called(self, call: Called) -> Sequence[Detection]:
+    def called(self, call: SeenCall) -> Sequence[Detection]:
         streaks = self._state
         if call.policy.no_op:
             streak = streaks.idle = _continued(streaks.idle, call)
@@ -167,7 +167,7 @@ class ToolCallRepetition(CallRule[_Streaks]):
             return (self._detection(call, streak, "suspect", suspect_at),)
         return NOTHING
 
-    def _thresholds(self, call: Called, streak: _CallStreak) -> tuple[int | None, int]:
+    def _thresholds(self, call: SeenCall, streak: _CallStreak) -> tuple[int | None, int]:
         """The thresholds for a suspicion and a loop: the tool's own, else the detector's. No
         suspicion comes after the loop.
         """
@@ -177,7 +177,7 @@ class ToolCallRepetition(CallRule[_Streaks]):
         suspect_at = policy.suspect_at or (self._suspect_at and min(self._suspect_at, loop_at))
         return suspect_at and suspect_at + allowed, loop_at + allowed
 
-    def answered(self, answer: Answer) -> Sequence[Detection]:
+    def answered(self, answer: CallAnswer) -> Sequence[Detection]:
         policy, result, index = answer.policy, answer.result, answer.call.index
         streak = self._state.idle if policy.no_op else self._state.calls
         if index < streak.start or index not in streak.indices:
@@ -193,7 +193,7 @@ class ToolCallRepetition(CallRule[_Streaks]):
         streak.answered += 1
         return NOTHING
 
-    def _detection(self, call: Called, streak: _CallStreak, level: Level, threshold: int) -> Detection:
+    def _detection(self, call: SeenCall, streak: _CallStreak, level: Level, threshold: int) -> Detection:
         about = _about_results(streak, call.policy)
         return Detection(
             detector=self.name,
@@ -219,7 +219,7 @@ def _words(result: ToolResult) -> str:
     return identity(" ".join(word for word in _WORD.findall(result.text) if not any(map(str.isdigit, word))))
 
 
-def _continued(streak: _CallStreak, call: Called) -> _CallStreak:
+def _continued(streak: _CallStreak, call: SeenCall) -> _CallStreak:
     if call.key != streak.key or call.exempt:
         streak = _CallStreak(key=call.key, start=call.index)
     streak.add(call.index)

@@ -400,6 +400,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "cycle": ("a few calls in a ring", "{count} rounds of the same calls"),
     "stalled": ("a number that does not go down", "{tool} {count} times without getting on"),
     "no_news": ("calls that add nothing new", "{count} calls that added nothing new"),
+    "same_error": ("the same error again and again", "{tool} {count} times with the same error"),
     "unknown_tool": ("calls of a tool that does not exist", "{tool} {count} times, a tool that does not exist"),
     "equal_messages": ("the same message again and again", "the same message {count} times"),
     "similar_messages": ("almost the same message again and again", "almost the same message {count} times"),

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import pytest
 
-import monitor.detectors
 from monitor.chunks import Chunk, StreamRetried, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import LearnedEvidence, ToolPolicy
 from monitor.detectors.calls.learned_evidence import MODEL
@@ -200,11 +199,6 @@ def test_a_long_run_of_large_results_has_a_snapshot_of_bounded_size():
 def test_lines_that_mean_nothing_are_refused(doubt: float, stop: float):
     with pytest.raises(ConfigError, match="doubt"):
         LearnedEvidence(doubt=doubt, stop=stop)
-
-
-def test_the_old_name_warns_and_is_the_new_one():
-    with pytest.warns(DeprecationWarning, match="LearnedEvidence"):
-        assert monitor.detectors.StateNovelty is LearnedEvidence  # type: ignore[attr-defined]
 
 
 def test_the_model_says_from_what_it_was_learnt_and_how_well_it_does_on_unseen_authors():

@@ -62,9 +62,7 @@ def patch(number: int) -> tuple[Any, ...]:
         row(
             "one message to eight people, no route",
             numbered("send_message", 8, '{"error": "no route"}', error=True),
-            False,
-            theirs=True,
-            why="eight people are eight items, and no request says more",
+            True,
         ),
         row(
             "a page that times out, and a click on retry",

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.feature("AC-01")]
 STATEMENTS = Path(__file__).with_name("format_4.sql").read_text("utf-8")
 """What `everything` of `test_files` wrote in format 4. The older formats have the same tables."""
 LINES = "3b4f6199948718e997cdf2b12d4c600b2ecf95f146e4fb793041b29fa450a596"
-"""The SHA-256 of its export: as the version that wrote it exported it, and the fields since then."""
+"""The SHA-256 of its export: as the version that wrote it, with the fields since then."""
 LONG = canonical({"content": [{"text": "x" * 70_000}], "type": "user_message"}).encode()
 """The body that stands beside the file."""
 

