@@ -95,17 +95,9 @@ _WORDS: Final = {
     **dict.fromkeys(("failed", "success", "succeeded"), "ok"),
     **dict.fromkeys(("cost", "total_cost", "usd"), "cost_usd"),
     **dict.fromkeys(("finish_reason", "status", "stop_reason", "stopped"), "reason"),
-    **dict.fromkeys(("exception", "errors"), "error"),
     **dict.fromkeys(("input_tokens", "output_tokens", "tokens", "total_tokens"), "usage"),
 }
 """What other libraries call a field of an outcome."""
-_SHOWN_CHARS = 60
-"""Code points of a text in a `repr`."""
-
-
-def _beginning(text: str) -> str:
-    """The text in a `repr`, cut."""
-    return repr(text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}...")
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -147,8 +139,7 @@ class Turn:
 
     def __repr__(self) -> str:
         end = self.stopped.reason if self.stopped is not None else self.finish_reason
-        calls = [call.name for call in self.tool_calls]
-        return f"<Turn {self.number}: {end.value if end else None}, {_beginning(self.text)}, calls {calls}>"
+        return f"<Turn {self.number}: {end.value if end else None}, {self.text!r:.60}, {len(self.tool_calls)} calls>"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -233,8 +224,7 @@ class Outcome(Generic[OutputT]):
 
     def __repr__(self) -> str:
         how = "ok" if self.ok else "failed"
-        seconds = f"{self.elapsed_s:.3g} s"
-        return f"<Outcome {how}, {self.reason.value}: {self.detail} ({self.turns} turns, {seconds})>"
+        return f"<Outcome {how}, {self.reason.value}: {self.detail} ({self.turns} turns, {self.elapsed_s:.3g} s)>"
 
     def __bool__(self) -> NoReturn:
         """An outcome has no truth value: one that failed is there as well."""

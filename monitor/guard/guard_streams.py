@@ -310,6 +310,7 @@ class Watched(SourceStream[T]):
     def __enter__(self) -> WatchedSync[T]:
         self._entered = True
         self._sync = WatchedSync(self._source, self._streams, adapter=self._factory)
+        del self._read, self._feed  # of an event loop; they would keep this object until a garbage collection
         return self._sync.__enter__()
 
     def __exit__(
