@@ -64,7 +64,7 @@ def lazy_names(package: str, hidden: str = "") -> tuple[list[str], Callable[[str
     return sorted(public, key=lambda name: (not name.isupper(), name)), get, names
 
 
-_WORDS = dict.fromkeys(("Agent", "Orchestrator", "Runner", "SubAgent", "Subagent"), "Supervisor")
+_WORDS: dict[str, str] = dict.fromkeys(("Agent", "Orchestrator", "Runner", "SubAgent", "Subagent"), "Supervisor")
 """What other libraries call a name of the package itself."""
 
 

@@ -531,8 +531,8 @@ class Guard(Generic[OutputT]):
 
     def _is_shared(self, part: object) -> bool:
         """Whether another guard has `part`, and its run is not over. If not, this one has it."""
-        holder = _HOLDERS.get(id(part))
-        if holder not in {None, self} and hasattr(holder, "streams") and holder.streams.outcome is None:
+        holder: Any = _HOLDERS.get(id(part))
+        if holder is not self and hasattr(holder, "streams") and holder.streams.outcome is None:
             return True
         _HOLDERS[id(part)] = self
         return False
@@ -617,7 +617,7 @@ class Guard(Generic[OutputT]):
         )
 
     def _must_go_on(self) -> None:
-        """Raise `ConfigError` for a caller who has been told by `check` that the run has ended."""
+        """Raise `ConfigError` if `check` has said that the run has ended."""
         if self._asked and self.streams.open:
             raise self.streams.ended_before()
 
@@ -787,9 +787,7 @@ def fresh_parts(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keeps_state(condition: Condition) -> bool:
-    """Whether looking at a run changes the condition, tried on a copy. `False` where that cannot be
-    told.
-    """
+    """Whether looking at a run changes the condition, tried on a copy. `False`: unknown, or not."""
     with contextlib.suppress(Exception):  # a condition may be the caller's code, and whatever it holds may refuse
         tried = copy.deepcopy(condition)
         before = pickle.dumps(vars(tried))

@@ -164,7 +164,7 @@ class GuardStreams:
         that obeys it.
         """
         stop = self.core.decided
-        assert stop is not None  # noqa: S101 - the caller was told of it
+        assert stop is not None  # noqa: S101 - a turn or a verdict has said so
         turns = f"{self.core.turns} turn{'s' if self.core.turns != 1 else ''}"
         return ConfigError(
             f"the run has ended: {stop.reason.value} after {turns} ({stop.detail}); leave the loop where turn.stopped"
