@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, NoReturn, TypeAlias
 
 from monitor._util.checked_words import checked
 from monitor._util.codec import Codec
-from monitor._util.lazy import LazyModule
+from monitor._util.lazy import LazyModule, did_you_mean
 from monitor._util.part_options import draft_of
 from monitor.chunks import ToolCall, Usage
-from monitor.errors import SUCCESSES, FinishReason, MonitorError, RecordedError, TerminateReason
+from monitor.errors import SUCCESSES, ConfigError, FinishReason, MonitorError, RecordedError, TerminateReason
 from monitor.messages import ApprovalRequest, Message, SteerMessage
 from monitor.models import ModelError
 from monitor.verdicts import Detection, Met, Stop
@@ -89,6 +89,16 @@ class _ReadBack:
 
 RecordableError: TypeAlias = Annotated[BaseException | None, _ReadBack()]
 
+_WORDS: Final = {
+    **dict.fromkeys(("content", "message", "output_text"), "text"),
+    **dict.fromkeys(("answer", "data", "final_output", "result"), "output"),
+    **dict.fromkeys(("failed", "success", "succeeded"), "ok"),
+    **dict.fromkeys(("cost", "total_cost", "usd"), "cost_usd"),
+    **dict.fromkeys(("finish_reason", "status", "stop_reason", "stopped"), "reason"),
+    **dict.fromkeys(("input_tokens", "output_tokens", "tokens", "total_tokens"), "usage"),
+}
+"""What other libraries call a field of an outcome."""
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 @checked
@@ -122,10 +132,14 @@ class Turn:
     """
     model_error: ModelError | None = None
     """The failed call, classed, if the stream failed."""
-    error: RecordableError = field(default=None, repr=False)
+    error: RecordableError = None
     """The SDK's own exception, if the stream failed. It is not in the `repr`, because a foreign
     exception may not be printable; `stopped` names it.
     """
+
+    def __repr__(self) -> str:
+        end = self.stopped.reason if self.stopped is not None else self.finish_reason
+        return f"<Turn {self.number}: {end.value if end else None}, {self.text!r:.60}, {len(self.tool_calls)} calls>"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -199,14 +213,29 @@ class Outcome(Generic[OutputT]):
     """Questions that nobody has answered yet, if the run is `paused` for them."""
     returned: tuple[SteerMessage, ...] = ()
     """Messages to the run that it has not delivered to the model, because it ended first."""
-    error: RecordableError = field(default=None, repr=False)
+    error: RecordableError = None
     """The exception behind the reason, if there was one: the SDK's, a detector's, the caller's.
     `detail` names it, the `repr` does not: a foreign exception may not be printable.
     """
-    history: tuple[Message, ...] = field(default=(), repr=False, compare=False, metadata={"record": False})
+    history: tuple[Message, ...] = field(default=(), compare=False, metadata={"record": False})
     """The messages of a supervised run, as the model is shown them. Another run can begin with
     them: `supervisor.run(task, history=outcome.history)`.
     """
+
+    def __repr__(self) -> str:
+        how = "ok" if self.ok else "failed"
+        return f"<Outcome {how}, {self.reason.value}: {self.detail} ({self.turns} turns, {self.elapsed_s:.3g} s)>"
+
+    def __bool__(self) -> NoReturn:
+        """An outcome has no truth value: one that failed is there as well."""
+        raise ConfigError("an outcome is neither true nor false: write if outcome.ok, or if outcome is not None")
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __getattr__(self, name: str) -> Any:
+            right = _WORDS.get(name)
+            hint = f"; write outcome.{right}" if right else did_you_mean(name, self.__slots__)
+            raise AttributeError(f"an Outcome has no {name!r}{hint}")
 
     def raise_for_reason(self) -> Outcome[OutputT]:
         """Return this outcome if `ok`; else raise `RunFailed`, from `error` if there is one."""

@@ -140,8 +140,9 @@ async def test_duplicate_and_missing_ids_do_not_break_the_run() -> None:
                 async for _ in watched:
                     pass
             guard.tool_result("same", f"result {number}")
-        guard.tool_result("never called", "?")
-        guard.tool_result(None, "no call is open")
+        for named in ("never called", None, "same"):
+            with pytest.raises(monitor.ConfigError, match="belongs to no open call"):
+                guard.tool_result(named, "?")
     assert guard.outcome.ok
 
 

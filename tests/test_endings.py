@@ -878,7 +878,7 @@ async def test_a_detector_that_forgot_to_answer_found_nothing() -> None:
             return None
 
     async with monitor.Guard(detectors=[Silent()]) as guard:
-        async with guard.watch(Source("a", ends=True)) as watched:
+        async with guard.watch(Source(monitor.chunks.ToolCall("c", "look", {}), ends=True)) as watched:
             async for _ in watched:
                 pass
         guard.tool_result("c", "x")

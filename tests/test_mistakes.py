@@ -313,6 +313,24 @@ watched(model) ## cannot watch ScriptedModel: it is not an async iterator; give 
 watched_sync(search) ## cannot watch search, a function that needs arguments ## write with monitor.watch(search(...)) as watched: ...
 monitor.Guard().abort(5) ## why ... not 5 ## takes a text
 [chunk for chunk in monitor.watch(['a'])] ## enter the stream before reading it ## write with monitor.watch(stream) as watched: for chunk in watched: ...
+monitor.MaxTurns(30) + monitor.Timeout(600) ## + does not join conditions ## write monitor.MaxTurns(30) | monitor.Timeout(600)
+monitor.MaxTurns(30) + monitor.Timeout ## Timeout is a class ## write monitor.MaxTurns(30) | monitor.Timeout(...)
+sum([monitor.MaxTurns(30), monitor.Timeout(600)]) ## joins two conditions ... 0 is none ## write monitor.MaxTurns(30) | monitor.Timeout(600)
+monitor.Guard(detectors=monitor.default_detectors) ## detectors takes a list, not the function default_detectors ## write detectors=monitor.default_detectors()
+monitor.Supervisor('gpt-5') ## 'gpt-5' is a name ## write model=monitor.model('openai:gpt-5')
+monitor.Supervisor('claude-sonnet-5') ## 'claude-sonnet-5' is a name ## write model=monitor.model('anthropic:claude-sonnet-5')
+monitor.model('gpt-5') ## model 'gpt-5' ## as in 'openai:gpt-5'
+monitor.Guard(outputs={search: str}) ## the name of an output must be a string ... search ## write outputs={'search': ...}
+monitor.Agent ## has no attribute 'Agent' ## write monitor.Supervisor
+monitor.Outcome(**failed).result ## an Outcome has no 'result' ## write outcome.output
+monitor.Outcome(**failed).stop_reason ## an Outcome has no 'stop_reason' ## write outcome.reason
+monitor.Outcome(**failed).elapsed ## an Outcome has no 'elapsed' ## did you mean 'elapsed_s'
+bool(monitor.Outcome(**failed)) ## an outcome is neither true nor false ## write if outcome.ok
+disobeyed('watch') ## the run has ended: max_turns after 1 turn ## write if turn.stopped
+disobeyed('check') ## the run has ended: max_turns after 1 turn ## isinstance(guard.check(), monitor.Stop): break
+disobeyed('tool_result') ## the run has ended: max_turns after 1 turn ## leave the loop where turn.stopped is set
+answered('mistyped', 'sunny') ## 'mistyped' is none of look ('c1') ## write for call in watched.turn.tool_calls: guard.tool_result(call, ...)
+answered('sunny', 'c1') ## the call and its result are swapped ## write guard.tool_result(call, 'its text')
 steered(5) ## a message to a run is a text ... not 5 ## write await run.steer("Look at main.py first")
 """  # noqa: E501 - one mistake a line
 
@@ -370,6 +388,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {
         **globals(),
         "anthropic": pytest.importorskip("anthropic"),
+        "failed": {"ok": False, "reason": monitor.TerminateReason.TIMEOUT, "detail": "late", "source": "timeout"},
         "Path": Path,
         "datetime": dt,
         "model": a_model(),
@@ -478,6 +497,28 @@ def checked() -> monitor.Verdict:
         with guard.watch(iter(["Hello."])) as chunks:
             list(chunks)
         return guard.check()
+
+
+def disobeyed(goes_on: str) -> None:
+    """A loop that does not hear the stop of `check`."""
+    with monitor.Guard(stop_when=monitor.MaxTurns(1)) as guard:
+        call = looked(guard)
+        guard.check()
+        {"watch": lambda: looked(guard), "check": guard.check, "tool_result": lambda: guard.tool_result(call, "")}[
+            goes_on
+        ]()
+
+
+def answered(call: str, result: str) -> None:
+    with monitor.Guard() as guard:
+        looked(guard)
+        guard.tool_result(call, result)
+
+
+def looked(guard: monitor.Guard) -> monitor.chunks.ToolCall:
+    """The call of one turn."""
+    with guard.watch(iter([monitor.chunks.ToolCall("c1", "look", {})])) as chunks:
+        return next(iter(chunks))
 
 
 @in_loop

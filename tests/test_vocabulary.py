@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import inspect
 import pickle
 import re
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import monitor
 from monitor import errors
 from monitor.chunks import TurnFinished, Usage, UsageReport
 from monitor.errors import (
@@ -303,3 +305,16 @@ def test_a_finish_reason_may_be_given_by_its_word():
 def test_a_word_that_is_no_finish_reason_is_no_chunk():
     with pytest.raises(ConfigError, match=r"finish_reason is one of .*, not 'whatever'"):
         TurnFinished("whatever")
+
+
+def test_an_outcome_and_a_turn_are_shown_in_one_short_line():
+    assert repr(failed()) == "<Outcome failed, timeout: the run took 9 s (0 turns, 0 s)>"
+    turn = monitor.outcome.Turn(number=3, text="word " * 1000, finish_reason=monitor.FinishReason.DONE)
+    assert repr(turn).startswith("<Turn 3: done, 'word word")
+    assert len(repr(turn)) < 100
+
+
+def test_an_outcome_has_no_truth_value_and_is_copied_and_compared_all_the_same():
+    with pytest.raises(monitor.ConfigError, match=r"write if outcome\.ok"):
+        bool(failed())
+    assert copy.deepcopy(failed()) == pickle.loads(pickle.dumps(failed())) == failed()

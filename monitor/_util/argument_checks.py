@@ -59,18 +59,20 @@ def check_parts(name: str, given: object, *methods: str) -> Sequence[Any]:
     """
     if type(given) not in _LISTS and (not isinstance(given, Sequence) or isinstance(given, str)):
         one = type(given).__name__
-        way_out = (
-            f": write {name}=[{one}(...)]" if any(callable(getattr(given, each, None)) for each in methods) else ""
-        )
-        raise ConfigError(f"{name} takes a list, not {one}{way_out or f': write {name}=[...]'}")
+        line = f"[{one}(...)]" if any(callable(getattr(given, each, None)) for each in methods) else "[...]"
+        if inspect.isfunction(given) and not _needs_arguments(given):
+            one, line = f"the function {given.__name__}", f"{given.__module__.partition('.')[0]}.{given.__name__}()"
+        raise ConfigError(f"{name} takes a list, not {one}: write {name}={line}")
     parts: Sequence[Any] = given  # type: ignore[assignment]
     for part in parts:
         check_part(name, part, *methods)
     return parts
 
 
-def _needs_arguments(kind: type) -> bool:
-    """Whether an object of `kind` cannot be made without arguments."""
+def _needs_arguments(kind: Callable[..., Any]) -> bool:
+    """Whether an object of `kind` cannot be made, or the function `kind` called, without
+    arguments.
+    """
     try:
         parameters = signature_of(kind).parameters.values()
     except (TypeError, ValueError):  # a class without a signature
@@ -102,7 +104,7 @@ def check_part(name: str, part: object, *methods: str) -> None:
 def check_model(name: str, model: object) -> None:
     """Raise `ConfigError` for what is no model: its name, a client of an SDK, nothing."""
     if isinstance(model, str):
-        wanted = model if ":" in model else f"google:{model or 'gemini-2.5-flash'}"
+        wanted = model if ":" in model else named_by_provider(model)
         raise ConfigError(f"{name}: {model!r} is a name; write {name}=monitor.model({wanted!r})")
     known = None if isinstance(model, type) else _MODELS.get(type(model).__module__.partition(".")[0])
     if known is not None and not callable(getattr(model, "stream", None)):
@@ -113,6 +115,14 @@ def check_model(name: str, model: object) -> None:
     check_part(name, model, "stream")
 
 
+def named_by_provider(model: str) -> str:
+    """The name with the provider that has such names, as `monitor.model` takes it."""
+    made_by = next((provider for start, provider in _STARTS.items() if model.startswith(start)), None)
+    return f"{made_by}:{model}" if made_by else _MODELS["google"]
+
+
+_STARTS = {"claude": "anthropic", "gemini": "google", **dict.fromkeys(("chatgpt", "gpt", "o1", "o3", "o4"), "openai")}
+"""How the names of a provider's models begin."""
 _MODELS = {"anthropic": "anthropic:claude-sonnet-5", "google": "google:gemini-2.5-flash", "openai": "openai:gpt-5"}
 """For each SDK, a model as an example."""
 

@@ -35,7 +35,9 @@ def lazy_names(package: str, hidden: str = "") -> tuple[list[str], Callable[[str
 
     def get(name: str) -> Any:
         if name not in origins:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{did_you_mean(name, names())}")
+            right = _WORDS.get(name, name) if "." not in package else name
+            hint = f"; write {package}.{right}" if right != name else did_you_mean(name, names())
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         module, original = origins[name]
         try:
             if module == package:  # an old one warns by itself
@@ -60,6 +62,10 @@ def lazy_names(package: str, hidden: str = "") -> tuple[list[str], Callable[[str
 
     public = [name for name, (module, _) in origins.items() if module != package and name not in old]
     return sorted(public, key=lambda name: (not name.isupper(), name)), get, names
+
+
+_WORDS: dict[str, str] = dict.fromkeys(("Agent", "Orchestrator", "Runner", "SubAgent", "Subagent"), "Supervisor")
+"""What other libraries call a name of the package itself."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

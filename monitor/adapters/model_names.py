@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 from anyio.lowlevel import RunVar
 
+from monitor._util.argument_checks import named_by_provider
 from monitor._util.explained_options import explains_options
 from monitor.errors import ConfigError
 from monitor.models import Model, ModelRequest
@@ -94,8 +95,8 @@ def model(name: str, *, client: Any = None) -> Model:
     known = ", ".join(f"{one}:" for one in sorted(_PROVIDERS))
     if not rest:
         raise ConfigError(
-            f"model {name!r}: write the provider, a colon, and the model, as in 'google:gemini-2.5-flash'; providers:"
-            f" {known}"
+            f"model {name!r}: write the provider, a colon, and the model, as in {named_by_provider(name)!r};"
+            f" providers: {known}"
         )
     if provider not in _PROVIDERS:
         raise ConfigError(f"model {name!r}: no provider is called {provider!r}; there are {known}")

@@ -192,6 +192,12 @@ class Condition(ABC):
     def __rand__(self, other: object) -> NoReturn:
         raise _not_joined(self, "&", other)
 
+    def __add__(self, other: object) -> NoReturn:
+        """Conditions are joined by `|` and `&`."""
+        raise _not_joined(self, "|", other, "+ does not join conditions, | does")
+
+    __radd__ = __add__
+
     def __invert__(self) -> Condition:
         return Not(self)
 
@@ -209,7 +215,9 @@ def check_condition(name: str, given: object, example: str) -> None:
         raise ConfigError(wanted(name, given, Condition, example))
 
 
-def _not_joined(condition: Condition, symbol: str, other: object) -> ConfigError:
+def _not_joined(condition: Condition, symbol: str, other: object, why: str = "") -> ConfigError:
+    if isinstance(other, Condition):
+        return ConfigError(f"{why}: write {spelled(condition)} {symbol} {spelled(other)}")
     if isinstance(other, type) and issubclass(other, Condition):
         right, why = f"monitor.{other.__name__}(...)", f"{other.__name__} is a class"
     else:

@@ -252,7 +252,10 @@ def _names_in(errors: Sequence[ErrorDetails], names: Collection[str]) -> list[st
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip() or name != name.strip():
-        raise ConfigError(f"the name of an output must be a string without spaces around it, not {name!r}")
+        unquoted = getattr(name, "__name__", None)
+        line = f": write outputs={{{unquoted!r}: ...}}" if unquoted else ""
+        said = unquoted or repr(name)
+        raise ConfigError(f"the name of an output must be a string without spaces around it, not {said}{line}")
     return name
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import logging
 import math
+import pickle
 import time
 import uuid
 import warnings
@@ -24,7 +26,7 @@ from monitor.adapters.adapter import AdapterFactory
 from monitor.budget import Budget
 from monitor.chunks import Price, ToolCall, ToolResult
 from monitor.conditions import Condition
-from monitor.conditions.condition import check_condition
+from monitor.conditions.condition import check_condition, leaves
 from monitor.context.history import History
 from monitor.context.overflow import Full, Fullness
 from monitor.context.window import UNKNOWN, Window, window_of
@@ -51,7 +53,7 @@ from monitor.guard.streams.one_stream import SyncSource
 from monitor.guard.streams.source_stream import Source
 from monitor.guard.streams.wait import Clock
 from monitor.judges.judge import GivenJudges
-from monitor.outcome import Outcome, OutputT, Turn
+from monitor.outcome import Outcome, OutputT, RunState, Turn
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.sinks.base import Sink, checked_sinks
 from monitor.tools.masking import Secrets
@@ -163,7 +165,7 @@ class Guard(Generic[OutputT]):
     - `agent`: a name for the envelopes of its events, such as `"researcher"`.
     - `stop_when`: a condition; `None`: no limit.
     - `detectors`: a list replaces the default ones, `None` is off. They belong to this run and are
-      reset when it starts.
+      reset when it starts. Detectors and a policy of another run that is not over are copied.
     - `policy`: what follows from a detection; by default a sure loop ends the run. `None` is the
       default as well.
     - `judge`: who looks at the run from time to time, beside it: a model, its name such as
@@ -188,6 +190,7 @@ class Guard(Generic[OutputT]):
     __slots__ = (
         "__weakref__",
         "_above",
+        "_asked",
         "_call",
         "_children",
         "_clock",
@@ -258,13 +261,17 @@ class Guard(Generic[OutputT]):
         self.agents: object = None
         """What the integration of a framework keeps of the agents of this run."""
         of_calls = None
+        if policy is not None and policy is not STOP_AT_FIRST_LOOP:
+            policy = self._own(policy)
         if detectors is DEFAULT:
             from monitor.detectors.defaults import OF_CALLS, of_text  # noqa: PLC0415 - for guards that have them
 
             detectors, of_calls = of_text(), OF_CALLS
         self._core = RunCore(
             stop_when=stop_when,
-            detectors=check_parts("detectors", () if detectors is None else detectors, "observe"),
+            detectors=[
+                self._own(one) for one in check_parts("detectors", () if detectors is None else detectors, "observe")
+            ],
             of_calls=of_calls,
             policy=policy or STOP_AT_FIRST_LOOP,
             emit=self._emit,
@@ -286,6 +293,8 @@ class Guard(Generic[OutputT]):
         self._limited = stop_when is not None or budget is not None
         self._started: tuple[str, ...] = ()
         self._entered = False
+        self._asked = False
+        """`check` has answered that the run has ended."""
         self._secrets = Secrets()
         self.streams = GuardStreams(  # for the integrations of frameworks
             self._core,
@@ -447,6 +456,8 @@ class Guard(Generic[OutputT]):
     def _begin(self) -> None:
         if self._entered:
             raise ConfigError("a guard is one run: make a new one for the next")
+        if self._above is None:
+            self._refuse_shared(self.options["stop_when"])
         if self._sinks.told:
             id, above = uuid.uuid4().hex, self._above._sinks.identity if self._above is not None else None
             self._sinks.identity = RunIdentity(
@@ -462,12 +473,16 @@ class Guard(Generic[OutputT]):
 
     def _end(self, ending: Stop | None, error: BaseException | None) -> None:
         self.streams.open = False
+        self.streams.read |= ending is not None or self._above is not None or bool(self._sinks.told)
         if self._above is not None and self in self._above._children:
             self._above._children.remove(self)
         self.streams.outcome = self._secrets.outcome(self._core.terminate(self._clock.now(), ending, error))
 
     def __del__(self) -> None:
-        if getattr(self, "_entered", False) and self.streams.outcome is None:
+        if not getattr(self, "_entered", False):
+            return
+        outcome = self.streams.outcome
+        if outcome is None:
             warnings.warn(
                 "a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2
             )
@@ -478,6 +493,9 @@ class Guard(Generic[OutputT]):
                     self._clock.now(),
                     Stop(TerminateReason.CLOSED_BY_CALLER, "it was dropped without being closed", "caller"),
                 )
+        elif not (outcome.ok or self.streams.read or outcome.source in {"abort", "caller"}):
+            said = "a run ended with %s (%s), and nobody read its outcome: look at outcome.ok behind its block"
+            _log.warning(said, outcome.reason.value, outcome.detail)
 
     @explains_options(example="async with guard.watch(stream) as watched:")
     def watch(
@@ -505,6 +523,30 @@ class Guard(Generic[OutputT]):
         """
         return Watched(stream, self.streams, adapter=adapter, isolate=isolate, reraise=reraise)
 
+    def _own(self, part: Any) -> Any:
+        """`part`, for this run alone. What another run has is copied, because detectors and
+        policies have a state.
+        """
+        return _copied(part) if self._is_shared(part) else part
+
+    def _is_shared(self, part: object) -> bool:
+        """Whether another guard has `part`, and its run is not over. If not, this one has it."""
+        holder: Any = _HOLDERS.get(id(part))
+        if holder is not self and hasattr(holder, "streams") and holder.streams.outcome is None:
+            return True
+        _HOLDERS[id(part)] = self
+        return False
+
+    def _refuse_shared(self, stop_when: Condition | None) -> None:
+        """Raise `ConfigError` for a condition with a state that serves another run as well."""
+        for part in leaves(stop_when) if stop_when is not None else ():
+            kind = type(part)
+            if not kind.__module__.startswith("monitor.") and self._is_shared(part) and _keeps_state(part):
+                raise ConfigError(
+                    f"stop_when: a {kind.__name__} keeps a state, and another run has the same one: write"
+                    f" {kind.__name__}(...) for each guard"
+                )
+
     @explains_options(example="guard.tool_result(call, 'its text')", has_effects=True)
     def tool_result(
         self,
@@ -519,7 +561,9 @@ class Guard(Generic[OutputT]):
 
         `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or
         `None` (then results are matched in call order). `result`: text as the model will read it;
-        anything else is taken as JSON. After the end of the run, `tool_result` does nothing.
+        anything else is taken as JSON. Raises `ConfigError` for a result that belongs to no open
+        call, and after `check` has said that the run has ended. When the block is left,
+        `tool_result` does nothing.
         `vetoed`: you did not carry the call out, and `result` says so. A vetoed result counts
         neither as an answer nor as an error of the tool. `progress`: a number that is to be
         lowered, such as that of failing tests, for `NoProgress`.
@@ -535,7 +579,10 @@ class Guard(Generic[OutputT]):
             raise ConfigError(
                 f"the result is a coroutine that nobody has awaited: write guard.tool_result(call, await {name}(...))"
             )
-        self._seen.results += 1
+        if self.streams.open:
+            self._must_go_on()
+            self._must_match(call, result)
+            self._seen.results += 1
         self._core.tool_result(
             identify(call, self._core.open_calls),
             _text_of(result),
@@ -552,6 +599,27 @@ class Guard(Generic[OutputT]):
         """
         self._must_have_begun()
         self._core.new_task(text, self._clock.now())
+
+    def _must_match(self, call: object, result: object) -> None:
+        """Raise `ConfigError` if `call` is no open call, and list those that are open."""
+        waiting = self._core.open_calls
+        if waiting and (call is None or any(names(call, known) for known in waiting)):
+            return
+        if any(names(result, known) for known in waiting):
+            raise ConfigError("the call and its result are swapped: write guard.tool_result(call, 'its text')")
+        if not waiting and self.streams.told:
+            raise self.streams.ended_before()
+        identify(call, waiting)
+        which = ", ".join(f"{known.name} ({known.id!r})" for known in waiting)
+        raise ConfigError(
+            f"the result belongs to no open call of the newest turn: {call!r:.60} is none of {which or 'them'}; write"
+            " for call in watched.turn.tool_calls: guard.tool_result(call, ...), once for each"
+        )
+
+    def _must_go_on(self) -> None:
+        """Raise `ConfigError` if `check` has said that the run has ended."""
+        if self._asked and self.streams.open:
+            raise self.streams.ended_before()
 
     def _owner_of(self, call: object) -> Guard[Any]:
         """The agent whose model has made `call`: this one, unless only a child has it open."""
@@ -605,8 +673,19 @@ class Guard(Generic[OutputT]):
         of `window`, by the provider's own count: make it shorter before the next stream. `Compact`
         comes once, until the count has come down, and only if no other verdict is due. If the
         history stays as long, the provider will refuse the prompt in the end.
+
+        After the `Stop` that ends the run, `check`, `tool_result` and `watch` raise `ConfigError`:
+        leave the loop. `guard.stop` can be read at any time.
         """
         self._must_have_begun()
+        self._must_go_on()
+        verdict = self.verdict()
+        self._asked = isinstance(verdict, Stop) and self.stop is not None
+        self.streams.told = self.streams.told or self._asked
+        return verdict
+
+    def verdict(self) -> Verdict:
+        """As `check`, for the integrations of frameworks, which may ask again after the end."""
         self._seen.checks += 1
         verdict = self._core.check(self._clock.now())
         self._window.weigh(self._core.turn)
@@ -651,6 +730,9 @@ class Guard(Generic[OutputT]):
             raise ConfigError("the run has not begun: use the guard inside 'async with guard'")
 
 
+_log = logging.getLogger("monitor")
+_HOLDERS: weakref.WeakValueDictionary[int, Guard[Any]] = weakref.WeakValueDictionary()
+"""The newest guard of each detector, policy and condition that was given, by the id of the part."""
 _OF_THE_RUN = frozenset({"agent", "judge", "max_nudges", "outputs", "sinks", "task"})
 """Options that the agents of a run do not share: its children get the sinks in another way."""
 
@@ -702,6 +784,16 @@ def fresh_parts(options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(detectors, Sequence):
         detectors = [_copied(one) for one in detectors]
     return {**options, "detectors": detectors, "policy": _copied(policy)}
+
+
+def _keeps_state(condition: Condition) -> bool:
+    """Whether looking at a run changes the condition, tried on a copy. `False`: unknown, or not."""
+    with contextlib.suppress(Exception):  # a condition may be the caller's code, and whatever it holds may refuse
+        tried = copy.deepcopy(condition)
+        before = pickle.dumps(vars(tried))
+        tried.evaluate(RunState())
+        return before != pickle.dumps(vars(tried))
+    return False
 
 
 def _copied(part: Any) -> Any:

@@ -16,7 +16,7 @@ from monitor.guard.async_sinks import AsyncSinks
 from monitor.guard.streams.one_stream import OneStream, SyncSource, SyncStream
 from monitor.guard.streams.source_stream import Source, SourceStream
 from monitor.guard.streams.wait import Clock, current_loop
-from monitor.outcome import Outcome
+from monitor.outcome import Outcome, Turn
 
 # --------------------------------------------------------------------------------------------------
 # The parts of its run that a guard has seen, and those that it has not: a detector without data
@@ -113,7 +113,9 @@ class GuardStreams:
         "number",
         "open",
         "outcome",
+        "read",
         "seen",
+        "told",
         "watched",
     )
 
@@ -140,14 +142,34 @@ class GuardStreams:
         """How the run ended. `None`: it has not."""
         self.open = False
         """The block of the guard has been entered, and not left."""
+        self.read = False
+        """Somebody has looked at the outcome, or need not."""
+        self.told = False
+        """The caller knows that the run has ended: a turn or a verdict has said so."""
         self.watched: Watched[Any] | WatchedSync[Any] | None = None
         """The stream that is being watched."""
         self.number = 0
 
     def must_be_open(self) -> None:
-        """Raise `ConfigError` if no stream can be watched."""
+        """Raise `ConfigError` if no stream can be watched: the guard is not running, or the caller
+        goes on after the end of the run.
+        """
         if not self.open:
             raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
+        if self.told:
+            raise self.ended_before()
+
+    def ended_before(self) -> ConfigError:
+        """The error for a caller who goes on after the end of the run: its reason, and the line
+        that obeys it.
+        """
+        stop = self.core.decided
+        assert stop is not None  # noqa: S101 - a turn or a verdict has said so
+        turns = f"{self.core.turns} turn{'s' if self.core.turns != 1 else ''}"
+        return ConfigError(
+            f"the run has ended: {stop.reason.value} after {turns} ({stop.detail}); leave the loop where turn.stopped"
+            " is set: write if turn.stopped or isinstance(guard.check(), monitor.Stop): break"
+        )
 
     def another(self) -> GuardStreams:
         """The streams of another agent of the guard, which has begun."""
@@ -168,9 +190,10 @@ class GuardStreams:
         """Whether the running stream, if there is one, is read in this thread's event loop."""
         return not isinstance(self.watched, Watched) or self.watched.read_here
 
-    def detach(self) -> None:
-        """The stream that was running is over."""
+    def detach(self, turn: Turn | None) -> None:
+        """The stream that was running is over. `turn`: what the caller can read of it."""
         self.watched = None
+        self.told = self.told or (self.core.stop is not None and turn is not None and turn.stopped == self.core.stop)
 
     def ended(self) -> Outcome:
         """How the run ended. `ConfigError`: it has not."""
@@ -179,6 +202,7 @@ class GuardStreams:
                 "the outcome is known when the block of the run has been left: read guard.outcome, or watched.outcome,"
                 " behind its 'async with' block"
             )
+        self.read = True
         return self.outcome
 
     def wake(self) -> None:
@@ -223,7 +247,7 @@ class WatchedSync(SyncStream[T]):
         try:
             super().__exit__(kind, error, trace)
         finally:
-            self._streams.detach()
+            self._streams.detach(self._turn)
 
     def abort(self, why: str = "aborted") -> None:
         """End the run, from any thread, as soon as the SDK delivers its next object."""
@@ -286,6 +310,7 @@ class Watched(SourceStream[T]):
     def __enter__(self) -> WatchedSync[T]:
         self._entered = True
         self._sync = WatchedSync(self._source, self._streams, adapter=self._factory)
+        del self._read, self._feed  # of an event loop; they would keep this object until a garbage collection
         return self._sync.__enter__()
 
     def __exit__(
@@ -299,6 +324,8 @@ class Watched(SourceStream[T]):
         streams = self._streams
         try:
             await super().__aenter__()
+            if streams.told:
+                await self._end()  # it may be open already
             streams.must_be_open()
             if streams.watched is not None:  # another agent writes at the same time
                 self._streams = streams = streams.another()
@@ -320,12 +347,13 @@ class Watched(SourceStream[T]):
         try:
             await super().__aexit__(kind, error, trace)
         finally:
-            self._streams.detach()
+            self._streams.detach(self._turn)
         self._raise_again(self, error)
 
     def _raise_again(self, stream: OneStream[T], error: BaseException | None) -> None:
         """Raise what ended the stream, if the caller wants that and raises nothing else."""
         if self._reraise and error is None and stream.turn.error is not None:
+            self._streams.read = True
             raise stream.turn.error
 
     def abort(self, why: str = "aborted") -> None:

@@ -93,16 +93,16 @@ class GuardedRequests:
         return GuardedRequest(agent, self.stopped, self._change(agent))
 
     def _change(self, agent: GuardedAgent) -> RequestChange:
-        if not agent.begun:
+        if not agent.begun and agent.guard.stop is None:
             agent.begun = True
             return RequestChange()
-        match agent.guard.check():
+        match agent.guard.verdict():
             case Stop() as stop if is_final(stop):
                 raise self.stopped(stop)
             case Hold(detection):
                 detail = f"a person was to decide, and a framework's loop cannot wait: {detection.message}"
                 agent.guard.abort(detail)
-                agent.guard.check()  # decides it
+                agent.guard.verdict()  # decides it
                 raise self.stopped(Stop(TerminateReason.ABORTED, detail, "abort", evidence=detection))
             case Nudge(text) | RefuseCall(text=text):
                 return RequestChange(text, agent.withdrawn)

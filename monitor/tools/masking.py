@@ -236,7 +236,7 @@ class Secrets:
         made = None
         for name in names:
             before = getattr(value, name)
-            if not before:
+            if before is None:
                 continue
             after = self._masked(before, depth - 1)
             if after is not before:

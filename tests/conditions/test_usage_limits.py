@@ -223,7 +223,7 @@ async def driven(stop_when: Condition, provider: Provider, *, ask: bool = True) 
             async with guard.watch(provider) as watched:
                 async for _ in watched:
                     pass
-            if ask and isinstance(guard.check(), Stop):
+            if watched.turn.stopped or (ask and isinstance(guard.check(), Stop)):
                 break
     return guard.outcome
 

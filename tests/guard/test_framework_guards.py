@@ -96,6 +96,8 @@ async def ask(guard: monitor.Guard[Any], *questions: str, said: str) -> None:
     agents = agents_of(guard)
     parts: list[HistoryPart] = []
     for question in questions:
+        if guard.stop is not None:
+            break
         parts.append(UserSaid(question))
         await answer(agents.find(history(*parts)), said)
         parts.append(ModelSaid(said))

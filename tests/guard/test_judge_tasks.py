@@ -69,6 +69,8 @@ async def turns(guard: monitor.Guard, count: int) -> list[monitor.Verdict]:
                 pass
         await settle()
         verdicts.append(guard.check())
+        if guard.stop is not None:
+            break
     return verdicts
 
 

@@ -16,7 +16,7 @@ from pydantic_ai import Agent, capture_run_messages
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -139,3 +139,48 @@ def test_the_exception_can_be_pickled():
 def test_an_object_of_another_library_is_refused():
     with pytest.raises(monitor.errors.AdapterError, match="expected an event of a model response, not str"):
         PydanticAIAdapter().decode("hello")
+
+
+@pytest.mark.feature("US-04")
+@pytest.mark.asyncio
+async def test_an_agent_that_is_run_again_after_the_end_is_told_the_stop_each_time_and_asks_no_model():
+    asked = 0
+
+    async def call(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[dict[int, DeltaToolCall]]:
+        nonlocal asked
+        asked += 1
+        yield {0: DeltaToolCall("look", "{}", tool_call_id=f"c{asked}")}
+
+    limits, detectors = monitor.MaxTurns(2), [monitor.ToolCallRepetition(loop_at=2, suspect_at=None)]
+    async with monitor.Guard(stop_when=limits, detectors=None) as guard, monitor.Guard(detectors=detectors) as other:
+        for used, asks in ((guard, 2), (other, 4)):
+            agent = Agent(GuardedModel(FunctionModel(stream_function=call), used), tools=[look])
+            for _ in range(4):
+                with pytest.raises(Stopped):
+                    await agent.run("go")
+                assert asked == asks
+    assert guard.outcome.reason is TerminateReason.MAX_TURNS
+    assert other.outcome.reason is TerminateReason.LOOP_DETECTED
+
+
+@pytest.mark.feature("US-04")
+@pytest.mark.asyncio
+async def test_one_list_of_detectors_in_two_guarded_agents_counts_each_by_itself():
+    detectors = [monitor.ToolCallRepetition(loop_at=5, suspect_at=None)]
+
+    async def thrice(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[dict[int, DeltaToolCall] | str]:
+        if len(messages) < 6:
+            yield {0: DeltaToolCall("look", "{}", tool_call_id=f"c{len(messages)}")}
+        else:
+            yield "Done."
+
+    async with monitor.Guard(detectors=detectors) as one, monitor.Guard(detectors=detectors) as other:
+        for guard in (one, other):
+            await Agent(GuardedModel(FunctionModel(stream_function=thrice), guard), tools=[look]).run("go")
+    assert one.outcome.ok
+    assert other.outcome.ok
+
+
+def look() -> str:
+    """Looks."""
+    return "nothing"

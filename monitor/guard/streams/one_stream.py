@@ -160,6 +160,7 @@ class OneStream(Generic[T]):
         self._error = self._reported or self._error
         try:
             if self._error is not None:
+                _free_own_frames(self._error)
                 found = self._adapter_for(self._error).classify(self._error)
                 asked = tuple(self._holders())
                 self._model_error = replace(found, message=without_keys(found.message, self._error, *asked))
@@ -187,6 +188,16 @@ class OneStream(Generic[T]):
             must_finish=adapter is not None and adapter.needs_finish,  # the source decides if no object came
             gave=tuple(self._adapter.gave) if self._adapter is not None else (),
         )
+
+
+def _free_own_frames(error: BaseException) -> None:
+    """Leave the frames that read the stream out of the traceback: they would keep the guard, and
+    with it the connection, for as long as the error.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals["__name__"].startswith("monitor.guard."):
+        trace = trace.tb_next
+    error.__traceback__ = trace
 
 
 def reply_of(turn: Turn, form: Form) -> list[dict[str, Any]]:

@@ -64,9 +64,9 @@ async def test_a_guard_refuses_to_open_a_stream_as_well():
         return stream
 
     async with monitor.Guard(window=4_096, clock=FakeClock()) as guard:
-        assert isinstance(guard.check(), monitor.Stop)
         async with guard.watch(source) as watched:
             assert [chunk async for chunk in watched] == []
+        assert isinstance(guard.check(), monitor.Stop)
     assert opened == []
     assert guard.outcome.reason is Reason.WINDOW_TOO_SMALL
 
