@@ -11,8 +11,12 @@ from collections.abc import Callable
 
 import pytest
 
-from monitor.chunks import ReasoningDelta, TextDelta, ToolCallDelta
+from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, ToolResult
 from monitor.detectors import ContentRepetition
+from monitor.judges import LoopJudge
+from monitor.judges.judge import RunJudges
+from monitor.outcome import Turn
+from monitor.testing import ScriptedModel
 from monitor.verdicts import Detection
 
 WINDOW, TIMES, MEAN = 50, 10, 75
@@ -171,6 +175,19 @@ def test_what_the_article_calls_a_loop_of_words_is_a_suspicion_at_the_same_chara
             sure.offset,
             sure.evidence,
         )
+
+
+@pytest.mark.feature("GL-09")
+def test_for_that_suspicion_the_judge_is_asked_sooner():
+    judges = RunJudges([LoopJudge(ScriptedModel(), share=None)])
+    for turn in range(1, 6):
+        judges.add_turn(Turn(number=turn, tool_calls=(ToolCall(f"c{turn}", "look", {}),)))
+        judges.add_result(ToolResult(f"c{turn}", "look", "nothing"))
+    assert judges.due(6) == []
+    (doubt,) = ContentRepetition().feed(other_words_between(random.Random(1), 12))
+    judges.found(doubt)
+    assert judges.doubt == "suspect"
+    assert len(judges.due(6)) == 1
 
 
 @pytest.mark.feature("GL-09")
