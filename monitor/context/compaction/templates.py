@@ -128,13 +128,11 @@ class Template:
         """`text` with the mark of each section on a line of its own. A heading in the midst of a
         line counts only for a section that has no line.
         """
-        marks = self._elements(text) if self.style == "xml" else self._titles(text)
-        if not marks:
-            return text
+        marks = [tag.span() for tag in self._elements(text)] if self.style == "xml" else self._titles(text)
         parts, at = list[str](), 0
-        for mark in marks:
-            parts += [text[at : mark.start()].strip(), mark[0]]
-            at = mark.end()
+        for start, end in marks:
+            parts += [text[at:start].strip(), text[start:end]]
+            at = end
         return "\n".join(filter(None, [*parts, text[at:].strip()]))
 
     # --- asking
@@ -170,11 +168,19 @@ class Template:
         places = {(one.key, at if one.clear else 0) for at, one in headings if one.clear == clearest[one.key]}
         return Counter(key for key, _ in places)
 
-    def _titles(self, text: str) -> list[re.Match[str]]:
-        """The marks of sections that no line is the heading of."""
+    def _titles(self, text: str) -> list[tuple[int, int]]:
+        """Where the marks of sections stand that no line is the heading of."""
         known = {heading.key for _, heading in _headings(text, fenced=True)}
-        titles = [_spelt(section) for section in self.sections if section_key(section) not in known]
-        return [*re.finditer(_MARK.format("|".join(titles)), text, re.IGNORECASE)] if titles else []
+        titles = sorted({section_key(section) for section in self.sections} - known, key=len, reverse=True)
+        spans = list[tuple[int, int]]()
+        for mark in _MARK.finditer(text) if titles else ():
+            line = text[mark.end() : mark.end() + LONGEST_TITLE_CHARS].partition("\n")[0].split(" ")
+            for title in titles:
+                said = " ".join(line[: len(title.split())])
+                if section_key(said.strip("*:")) == title:
+                    spans.append((mark.start(), mark.end() + len(said)))
+                    break
+        return spans
 
     def _elements(self, text: str) -> list[re.Match[str]]:
         """The tags that open and close sections, in their order. What stands in a section is text,
@@ -186,13 +192,10 @@ class Template:
         marks, inside = list[re.Match[str]](), ""
         for name, tag in tags:
             empty = tag[0].endswith("/>")
-            if inside == name and tag[1]:
-                inside = ""
-            elif inside or tag[1] or not (empty or closed.get(name, 0) > tag.start()):
-                continue
-            elif not empty:
-                inside = name
-            marks.append(tag)
+            opens = not tag[1] and (empty or closed.get(name, 0) > tag.start())
+            if opens if not inside else tag[1] and name == inside:
+                inside = "" if inside or empty else name
+                marks.append(tag)
         return marks
 
     def _clean_markdown(self, text: str) -> str:
@@ -309,10 +312,10 @@ _NOTHINGS: Final = frozenset(
     {"", NOTHING, "none", "(none yet)", "none yet", "n/a", "nothing", "done", "in progress", "blocked"}
 )
 """Bodies of an empty section, and the headings inside `Progress`."""
-_NUMBER: Final = re.compile(r"\(?\d{1,2}[.)]")
+_NUMBER: Final = re.compile(r"\A\(?\d{1,2}[.)]")
 """The number before a title."""
-_MARK: Final = r"(?<!\S)(?:#{{1,6}} {{1,3}}(?:\(?\d{{1,2}}[.)] {{0,3}})?\**|\*\*)(?:{})[*:]*(?!\S)"
-"""A heading anywhere, whatever stands behind it, with its title in the place of the braces."""
+_MARK: Final = re.compile(r"(?<!\S)(?:#{1,6} {1,3}(?:\(?\d{1,2}[.)] {0,3})?\*{0,3}|\*\*)")
+"""The mark of a heading, wherever it stands."""
 CLEAREST: Final = 2
 LONGEST_TITLE_CHARS: Final = 200
 """A line that is longer up to its colon is text, and not a title."""
@@ -325,11 +328,6 @@ def section_key(title: str) -> str:
 
 def _tag(section: str) -> str:
     return section_key(section).replace(" ", "_")
-
-
-def _spelt(section: str) -> str:
-    """A pattern of the title, however it is spelt (see `section_key`)."""
-    return "[ _]{1,3}".join("(?:and|&)" if word == "and" else re.escape(word) for word in section_key(section).split())
 
 
 def heading_of(line: str) -> SummaryHeading | None:
@@ -359,9 +357,7 @@ def _bare(line: str) -> str:
 
 
 def _unnumbered(text: str) -> str:
-    text = text.lstrip()
-    number = _NUMBER.match(text)
-    return text if number is None else text[number.end() :].lstrip()
+    return _NUMBER.sub("", text.lstrip()).lstrip()
 
 
 def _headings(text: str, *, fenced: bool = False) -> Iterator[tuple[int, SummaryHeading]]:

@@ -384,3 +384,10 @@ def test_a_heading_that_a_line_speaks_of_is_text_where_the_section_has_a_line() 
     assert SMALL.audit(text) == ()
     assert SMALL.clean(text) == text
     assert SMALL.apart(text) == text
+
+
+def test_of_titles_that_begin_alike_the_longer_one_is_taken() -> None:
+    template = Template("alike", ("Goal", "Goal and Means", "Goal Keeper"))
+    text = "## Goal Ship it. ## Goal & Means By hand. ## Goal Keeper (none)"
+    assert template.audit(text) == ()
+    assert template.clean(text).splitlines()[::2] == ["## Goal", "## Goal & Means", "## Goal Keeper"]
