@@ -140,7 +140,7 @@ def _entries_by_section(task: SummaryTask) -> tuple[dict[str, list[str]], set[st
     statements. An entry that only repeats a pinned text is left out.
     """
     sections = task.template.sections
-    texts = _read(task.previous or "", sections)
+    texts = _read(task.template.apart(task.previous or ""), sections)
     material = _material(task)
     of = partial(_of_kind, material)
     statements = [text for text in texts[_section_for("said", sections)] if not text.startswith(_CALLED)] + of("said")

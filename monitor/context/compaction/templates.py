@@ -1,8 +1,9 @@
 """The sections that a summary must have, how it is asked for, and whether an answer has them. A
 preset uses one of four templates.
 
-`instructions` is the system prompt of the call that makes a summary. `clean` removes a fence around
-an answer, and thoughts before it. `audit` names the sections that are missing, or there twice.
+`instructions` is the system prompt of the call that makes a summary. `apart` puts the marks of
+sections on lines of their own. `clean` does so too, and removes a fence around an answer, and
+thoughts before it. `audit` names the sections that are missing, or there twice.
 """
 
 from __future__ import annotations
@@ -71,33 +72,26 @@ class Template:
         """The template for a conversation that holds this: sections that would have no content are
         not asked for. A section that the earlier summary has stays.
         """
-        known = {heading.key for _, heading in _headings(previous or "", fenced=True)}
-        left_out = {
-            section
-            for section, content in self.needs.items()
-            if content not in holds and section_key(section) not in known
-        }
-        if not left_out:
+        known = {heading.key for _, heading in _headings(self.apart(previous or ""), fenced=True)}
+        wanted = {*self.sections} - {one for one, content in self.needs.items() if content not in holds}
+        sections = tuple(one for one in self.sections if one in wanted or section_key(one) in known)
+        if sections == self.sections:
             return self
-        sections = tuple(section for section in self.sections if section not in left_out)
-        guidance = {section: text for section, text in self.guidance.items() if section not in left_out}
-        needs = {section: content for section, content in self.needs.items() if section not in left_out}
+        guidance = {section: text for section, text in self.guidance.items() if section in sections}
+        needs = {section: content for section, content in self.needs.items() if section in sections}
         return replace(self, sections=sections, guidance=guidance, needs=needs)
 
     def instructions(self, task: SummaryTask, *, live: bool = False) -> str:
         """The instructions of the summariser. `live`: the summariser is the agent itself, and has
         read the conversation as its own.
         """
-        asked = self._asked(live=live) if task.prompt is None else task.prompt.strip()
-        parts = [asked, _LIVE if live else _DATA, _UPDATE]
+        asked, form = task.prompt or "", list[str]()
         if task.prompt is None:
-            parts.append(_STANDS)
-            parts.append(f"{_FORM[self.style]}\n\n{self._outline()}")
-        parts.append(_rules(task.max_tokens))
-        if task.split_turn:
-            parts.append(_SPLIT.format(what="the conversation" if live else "the record"))
-        parts += [hint.strip() for hint in task.hints if hint.strip()]
-        return "\n\n".join(parts)
+            outline = self.skeleton({section: self.guidance.get(section, "...") for section in self.sections})
+            asked, form = self._asked(live=live), [_STANDS, _FORM[self.style], outline]
+        split = _SPLIT.format(what="the conversation" if live else "the record") if task.split_turn else ""
+        parts = [_LIVE if live else _DATA, _UPDATE, *form, _rules(task.max_tokens), split, *task.hints]
+        return "\n\n".join([asked.strip(), *filter(None, map(str.strip, parts))])
 
     def skeleton(self, bodies: Mapping[str, str] | None = None) -> str:
         """A summary with these bodies by section; `(none)` for the others."""
@@ -116,13 +110,30 @@ class Template:
         text = self.clean(text)
         if not self._says_something(text):
             return self.sections
-        found = self._elements(text) if self.style == "xml" else self._headings(text)
+        opened = (section_key(mark[2]) for mark in self._elements(text) if not mark[1])
+        found = Counter(opened) if self.style == "xml" else self._headings(text)
         return tuple(section for section in self.sections if found[section_key(section)] != 1)
 
     def clean(self, text: str) -> str:
-        """`text` without a fence around it, and without words before the sections."""
-        text = _ASIDE.sub("", text).strip()
-        return self._clean_xml(text) if self.style == "xml" else self._clean_markdown(text)
+        """`text` with the marks of its sections on lines of their own, without a fence around it,
+        and without words before the sections.
+        """
+        text = self.apart(_ASIDE.sub("", text).strip())
+        if self.style == "markdown":
+            return self._clean_markdown(text)
+        marks = self._elements(text)
+        return f"<{ROOT}>\n{text[marks[0].start() : marks[-1].end()]}\n</{ROOT}>" if marks else text
+
+    def apart(self, text: str) -> str:
+        """`text` with the mark of each section on a line of its own. A heading in the midst of a
+        line counts only for a section that has no line.
+        """
+        marks = [tag.span() for tag in self._elements(text)] if self.style == "xml" else self._titles(text)
+        parts, at = list[str](), 0
+        for start, end in marks:
+            parts += [text[at:start].strip(), text[start:end]]
+            at = end
+        return "\n".join(filter(None, [*parts, text[at:].strip()]))
 
     # --- asking
 
@@ -133,9 +144,6 @@ class Template:
             "able to continue as if nothing were missing: what is wanted, what is settled, what was tried and came of it, where things "
             "stand, and what is next."
         )
-
-    def _outline(self) -> str:
-        return self.skeleton({section: self.guidance.get(section, "...") for section in self.sections})
 
     # --- reading
 
@@ -154,29 +162,41 @@ class Template:
         """The number of times that each heading is there. Only its clearest marks count: where
         there is `## Progress`, a line `**Progress:** slow` is not a heading.
         """
-        found: Counter[str] = Counter()
-        clearest: dict[str, int] = {}
-        for _, heading in _headings(text):
-            if heading.clear > clearest.get(heading.key, -1):
-                clearest[heading.key], found[heading.key] = heading.clear, 1
-            elif heading.clear == clearest[heading.key] > 0:
-                found[heading.key] += 1
-        return found
+        headings = sorted(_headings(text), key=lambda at: at[1].clear)
+        clearest = {heading.key: heading.clear for _, heading in headings}
+        # Lines without a mark are one heading, however many there are.
+        places = {(one.key, at if one.clear else 0) for at, one in headings if one.clear == clearest[one.key]}
+        return Counter(key for key, _ in places)
 
-    def _elements(self, text: str) -> Counter[str]:
-        """The number of times that each element is opened at the beginning of a line; 0 if no line
-        ends with its closing tag.
+    def _titles(self, text: str) -> list[tuple[int, int]]:
+        """Where the marks of sections stand that no line is the heading of."""
+        known = {heading.key for _, heading in _headings(text, fenced=True)}
+        titles = sorted({section_key(section) for section in self.sections} - known, key=len, reverse=True)
+        spans = list[tuple[int, int]]()
+        for mark in _MARK.finditer(text) if titles else ():
+            line = text[mark.end() : mark.end() + LONGEST_TITLE_CHARS].partition("\n")[0].split(" ")
+            for title in titles:
+                said = " ".join(line[: len(title.split())])
+                if section_key(said.strip("*:")) == title:
+                    spans.append((mark.start(), mark.end() + len(said)))
+                    break
+        return spans
+
+    def _elements(self, text: str) -> list[re.Match[str]]:
+        """The tags that open and close sections, in their order. What stands in a section is text,
+        and so is an opening tag that is never closed.
         """
-        opened: Counter[str] = Counter()
-        closed: set[str] = set()
-        for line in text.splitlines():
-            tags = [*_TAG.finditer(line)]
-            if tags and not tags[0][1] and not line[: tags[0].start()].strip():
-                opened[tags[0][2].lower()] += 1
-            if tags and (tags[-1][1] or _is_empty(tags[-1])) and not line[tags[-1].end() :].strip():
-                closed.add(tags[-1][2].lower())
-        names = {section: _tag(section) for section in self.sections}
-        return Counter({section_key(section): opened[name] for section, name in names.items() if name in closed})
+        names = set(map(_tag, self.sections))
+        tags = [(tag[2].lower(), tag) for tag in _TAG.finditer(text) if tag[2].lower() in names]
+        closed = {name: tag.start() for name, tag in tags if tag[1]}
+        marks, inside = list[re.Match[str]](), ""
+        for name, tag in tags:
+            empty = tag[0].endswith("/>")
+            opens = not tag[1] and (empty or closed.get(name, 0) > tag.start())
+            if opens if not inside else tag[1] and name == inside:
+                inside = "" if inside or empty else name
+                marks.append(tag)
+        return marks
 
     def _clean_markdown(self, text: str) -> str:
         lines = text.splitlines()
@@ -186,23 +206,13 @@ class Template:
             fence = _FENCED.fullmatch(text)
             return fence[1].strip() if fence else text
         before, rest = lines[:first], lines[first:]
-        # The answer stands in a fence, which the last one closes.
-        if sum(line.lstrip().startswith(_FENCES) for line in before) % 2:
-            ends = [at for at, line in enumerate(rest) if line.strip() in _FENCES]
-            rest = rest[: ends[-1]] if ends else rest
-        if any(line.strip().lower() == "<summary>" for line in before):
-            ends = [at for at, line in enumerate(rest) if line.strip().lower() == "</summary>"]
+        # The answer stands in a fence or an element, which the last one closes.
+        fenced = sum(line.lstrip().startswith(_FENCES) for line in before) % 2 == 1
+        tagged = any(line.strip().lower() == "<summary>" for line in before)
+        for wrapped, closing in ((fenced, _FENCES), (tagged, ("</summary>",))):
+            ends = [at for at, line in enumerate(rest) if wrapped and line.strip().lower() in closing]
             rest = rest[: ends[-1]] if ends else rest
         return "\n".join(rest).strip()
-
-    def _clean_xml(self, text: str) -> str:
-        names = {_tag(section) for section in self.sections}
-        tags = [tag for tag in _TAG.finditer(text) if tag[2].lower() in names]
-        begin = next((tag.start() for tag in tags if not tag[1]), None)
-        end = next((tag.end() for tag in reversed(tags) if tag[1] or _is_empty(tag)), None)
-        if begin is None or end is None or end < begin:
-            return text
-        return f"<{ROOT}>\n{text[begin:end]}\n</{ROOT}>"
 
 
 # --- the words of every prompt
@@ -302,8 +312,10 @@ _NOTHINGS: Final = frozenset(
     {"", NOTHING, "none", "(none yet)", "none yet", "n/a", "nothing", "done", "in progress", "blocked"}
 )
 """Bodies of an empty section, and the headings inside `Progress`."""
-_NUMBER: Final = re.compile(r"\(?\d{1,2}[.)]")
+_NUMBER: Final = re.compile(r"\A\(?\d{1,2}[.)]")
 """The number before a title."""
+_MARK: Final = re.compile(r"(?<!\S)(?:#{1,6} {1,3}(?:\(?\d{1,2}[.)] {0,3})?\*{0,3}|\*\*)")
+"""The mark of a heading, wherever it stands."""
 CLEAREST: Final = 2
 LONGEST_TITLE_CHARS: Final = 200
 """A line that is longer up to its colon is text, and not a title."""
@@ -316,11 +328,6 @@ def section_key(title: str) -> str:
 
 def _tag(section: str) -> str:
     return section_key(section).replace(" ", "_")
-
-
-def _is_empty(tag: re.Match[str]) -> bool:
-    """Whether an element opens and closes at once."""
-    return tag[0].endswith("/>")
 
 
 def heading_of(line: str) -> SummaryHeading | None:
@@ -350,9 +357,7 @@ def _bare(line: str) -> str:
 
 
 def _unnumbered(text: str) -> str:
-    text = text.lstrip()
-    number = _NUMBER.match(text)
-    return text if number is None else text[number.end() :].lstrip()
+    return _NUMBER.sub("", text.lstrip()).lstrip()
 
 
 def _headings(text: str, *, fenced: bool = False) -> Iterator[tuple[int, SummaryHeading]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -246,7 +246,9 @@ SLICE_CHARS = 8_192
 rule works for long at once.
 """
 SLACK_CHARS = 128
-"""Text that is kept beyond what the rules need, so that it is not cut at every look."""
+"""Text that is kept beyond what the rules need, so that it is not cut at every look. More than this
+does not wait for a look either: each delta copies what waits.
+"""
 SAME_CHARS = 256
 """A suspicion that starts within this distance of the last finding continues it: the mean distance
 of a chant.
@@ -285,6 +287,8 @@ OtherScanner: TypeAlias = (
     "TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | CopyScanner | InformationScanner | Off"
 )
 """The scanner of any rule but the chant."""
+SCANNERS = ("chant", "tail", "recurrence", "vocabulary", "counted", "copies", "information")
+"""The order in which rules are asked that are due at the same place."""
 
 
 class TextChannel:
@@ -299,22 +303,17 @@ class TextChannel:
         "_base",
         "_channel",
         "_chant",
-        "_copies",
-        "_counted",
         "_detector",
         "_fences",
         "_history",
-        "_information",
         "_least_chars",
         "_others",
         "_pending",
-        "_recurrence",
         "_rules",
         "_scanning",
         "_tail",
         "_text",
         "_told",
-        "_vocabulary",
         "need",
     )
 
@@ -328,7 +327,7 @@ class TextChannel:
         self._rules = rules
         self._channel: Channel = channel
         self._detector = detector
-        self._least_chars = min([rule.least_chars for rule in rules if rule], default=sys.maxsize)
+        self._least_chars = min([rule.least_chars for rule in rules if rule], default=SLACK_CHARS)
         self._fences: Fences | None = None
         self.restart(0)
 
@@ -338,21 +337,17 @@ class TextChannel:
         self._chant = WindowScanner(chant, fences) if chant else Off()
         data = self._channel == "arguments"  # JSON, code, files, where similar pieces are the rule
         self._tail = TailScanner(tail, fences, data=data) if tail else Off()
-        self._recurrence = RecurrenceScanner(recurrence) if recurrence else Off()
-        self._vocabulary = Vocabulary() if recurrence else Off()
-        self._counted = CountedScanner(counted, fences) if counted else Off()
-        self._copies: CopyScanner | Off = Off()
+        copies: CopyScanner | Off = Off()
         if tail and tail.longest_copy_chars:
             enough = (tail.weak_copies, tail.data_copies) if data else (tail.copies, tail.loop_copies)
-            self._copies = CopyScanner(tail.longest_copy_chars, *enough)
-        self._information = InformationScanner(information) if information else Off()
+            copies = CopyScanner(tail.longest_copy_chars, *enough)
         self._others = (
             self._tail,
-            self._recurrence,
-            self._vocabulary,
-            self._counted,
-            self._copies,
-            self._information,
+            RecurrenceScanner(recurrence) if recurrence else Off(),
+            Vocabulary() if recurrence else Off(),
+            CountedScanner(counted, fences) if counted else Off(),
+            copies,
+            InformationScanner(information) if information else Off(),
         )
         self._history = max([WORDS_STEP if recurrence else 0, *[rule.history for rule in self._rules if rule]])
         return fences
@@ -382,7 +377,7 @@ class TextChannel:
         return fences
 
     def _plan(self) -> None:
-        self.need = min(self._chant.due, self._nearest().due) - self.offset
+        self.need = min(self._chant.due, self._nearest().due, self.offset + SLACK_CHARS) - self.offset
 
     def feed(self, delta: str) -> Sequence[Detection]:
         """Take in the next text."""
@@ -425,7 +420,7 @@ class TextChannel:
             if information.due <= end:
                 information.seek(text, base, end)
             other = self._nearest()
-            self.need = min(chant.due, other.due) - end
+            self.need = min(chant.due, other.due, end + SLACK_CHARS) - end
             if self.need > 0:
                 break
             hit = chant.scan(text, base, min(other.due, end)) if chant.due <= other.due else other.scan(text, base)
@@ -434,7 +429,7 @@ class TextChannel:
         if len(text) > self._history + SLACK_CHARS:
             fences.inside(text, base, end)
             self._base = end - self._history
-            text = text[-self._history :]
+            text = text[len(text) - self._history :]
         self._text = text
         return found
 
@@ -465,8 +460,12 @@ class TextChannel:
 
     def _clear(self, offset: int) -> None:
         """Every rule forgets its evidence and starts again at `offset`."""
-        for rule in (self._chant, *self._others):
-            rule.restart(offset)
+        for _, scanner in self._named():
+            scanner.restart(offset)
+
+    def _named(self) -> Iterable[tuple[str, WindowScanner | OtherScanner]]:
+        """The scanners by the names that they have in a snapshot."""
+        return zip(SCANNERS, (self._chant, *self._others), strict=True)
 
     def snapshot(self) -> dict[str, Any]:
         """A few thousand characters of text, and positions."""
@@ -479,13 +478,7 @@ class TextChannel:
             "pending": self._pending,
             "told": self._told,
             "fence": [fences.marker, fences.origin, fences.seen],
-            "chant": self._chant.snapshot(),
-            "tail": self._tail.snapshot(),
-            "recurrence": self._recurrence.snapshot(),
-            "vocabulary": self._vocabulary.snapshot(),
-            "counted": self._counted.snapshot(),
-            "copies": self._copies.snapshot(),
-            "information": self._information.snapshot(),
+            **{name: scanner.snapshot() for name, scanner in self._named()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -495,11 +488,6 @@ class TextChannel:
         self._told = int(state["told"])
         marker, origin, seen = state["fence"]
         fences.marker, fences.origin, fences.seen = str(marker), int(origin), int(seen)
-        self._chant.restore(state["chant"])
-        self._tail.restore(state["tail"])
-        self._recurrence.restore(state["recurrence"])
-        self._vocabulary.restore(state["vocabulary"])
-        self._counted.restore(state["counted"])
-        self._copies.restore(state["copies"])
-        self._information.restore(state["information"])
+        for name, scanner in self._named():
+            scanner.restore(state[name])
         self._plan()

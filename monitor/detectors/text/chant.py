@@ -11,10 +11,11 @@ line may start within the counted region, or the evidence starts anew at that li
 
 Ten windows are a loop if at most 5 different texts stand between. If something else is said every
 time, it may be an enumeration. If lines are counted (`Heartbeat at 12:07:31`) or as short as verse,
-it may be a log or a song. Then ten are a suspicion, and forty in a row a loop: programs print 33
-such lines in the recorded texts. Rows of which each says something else are no chant, and neither
-is data (see `markdown`) with something else in every item: they are news, however regular their
-form is. Nor is data without blanks (paths, minified JSON), nor numbers without a letter.
+it may be a log or a song. Then ten are a suspicion, and forty in a row a loop (`doubtful_rounds`):
+programs print 33 such lines in the recorded texts. Rows of which each says something else are no
+chant, and neither is data (see `markdown`) with something else in every item: they are news,
+however regular their form is. Nor is data without blanks (paths, minified JSON), nor numbers
+without a letter. With `any_text`, all of these count.
 
 A window that stands too far apart, or between too many texts, takes with it those that begin
 within it: they stand where it does.
@@ -60,8 +61,6 @@ GATE_MEANS = 2
 """Width of the first search, in mean distances. Measured 1 to 4: wider costs more a search and arms
 less often.
 """
-DOUBTFUL_ROUNDS = 4
-"""Suspicions in a row that make a loop."""
 BULK_CHARS = 128
 """The number of characters in one piece from which a narrower gate is used. Fewer windows show
 before the last one then, so that nothing may wait until all that was searched so is out of reach.
@@ -91,6 +90,12 @@ class WindowRule:
     """
     sample_chars: int = 16
     """Measured: shorter is faster on prose and slower on code."""
+    doubtful_rounds: int = 4
+    """Findings in a row that make a loop, where each alone is a suspicion; 1: every finding is a
+    loop.
+    """
+    any_text: bool = False
+    """Layout, code, data, numbers and windows without a word count as well."""
     mean: int = field(init=False, repr=False, compare=False)
     """The larger of the two mean distances."""
     reach: int = field(init=False, repr=False, compare=False)
@@ -104,6 +109,8 @@ class WindowRule:
         """Refuse numbers that mean nothing, and work out those that follow from them."""
         if self.repeats <= 1 or self.near_chars < 1 or (self.far_chars is not None and self.far_chars < 1):
             raise ConfigError(f"{self}: repeats must be at least 2, distances at least 1")
+        if self.doubtful_rounds < 1:
+            raise ConfigError(f"{self}: doubtful_rounds must be at least 1")
         if not 1 <= self.sample_chars <= self.window_chars or not 1 <= self.unit_chars <= self.window_chars:
             raise ConfigError(f"{self}: sample_chars and unit_chars must be 1 to window_chars")
         object.__setattr__(self, "mean", max(self.near_chars, self.far_chars or 0))
@@ -249,7 +256,7 @@ class WindowScanner(StateOfAttributes):
                 group = sample - first + 1
             core = first + group - 1
             low = max(core - reach, floor, 0)
-            if group == 1:
+            if group == 1 and not rule.any_text:
                 limit = last if last < sample + width else sample + width
                 if idle := _idle_windows(text, first, stop, limit, rule.unit_chars):
                     first += idle
@@ -274,7 +281,7 @@ class WindowScanner(StateOfAttributes):
         stop = at + rule.window_chars
         self._skipped = at + base + 1
         window = text[at:stop]
-        lines = text.find("\n", places[0], stop) >= 0
+        lines = not rule.any_text and text.find("\n", places[0], stop) >= 0
         if lines:  # first, because it is cheap, and what it clears no other window may count either
             layout = self._last_layout(text, base, places[0], stop)
             if layout >= 0:
@@ -290,14 +297,14 @@ class WindowScanner(StateOfAttributes):
         counted = rows and all(only_counts(between[0], other) for other in between)
         region = text[places[0] : stop]
         news = not few and not counted and (rows or is_code(region))
-        if news or is_dense(region) or is_numbers(region):
+        if not rule.any_text and (news or is_dense(region) or is_numbers(region)):
             self._floor = at + base
             return None
         sure = few and not rows and not (lines and has_short_lines(region))
         rounds = self._goes_on(stop + base)
         hit = Hit(
             kind=CHANT_KIND,
-            level="loop" if sure or rounds >= DOUBTFUL_ROUNDS else "suspect",
+            level="loop" if sure or rounds >= rule.doubtful_rounds else "suspect",
             again=rounds > 1,
             unit=window,
             count=rule.repeats,

@@ -91,6 +91,18 @@ class ContentRepetition:
         self._turn_start: dict[Channel, int] = {}
         self._call = ""
 
+    @classmethod
+    def article(cls, **options: Any) -> ContentRepetition:
+        """The chant rule of the article on Gemini CLI, and no other rule: the same 50 characters
+        ten times at a mean distance of at most 75 are a loop.
+
+        It does not matter what they are, or what stands between. So ruled lines, tables and data
+        are loops as well: it fires on 24 of 43 hard good texts and runs of the recorded ones, where
+        the default fires on none. `options` are those of the class.
+        """
+        chant = WindowRule(far_chars=None, unit_chars=1, doubtful_rounds=1, any_text=True)
+        return cls(**{**dict.fromkeys(RULE_OPTIONS), "chant": chant, **options})
+
     @property
     def feed(self) -> Callable[[str], Sequence[Detection]]:
         """Take in the next visible text and say what it completes: `feed("some text")`; the same as

@@ -16,7 +16,7 @@ from monitor.context.compaction.hooks import CompactionDetails
 from monitor.context.compaction.identifiers import files_of
 from monitor.context.compaction.pinned import compose, gathered
 from monitor.context.compaction.summarizer import CompactionProgress, Summarizer
-from monitor.context.compaction.templates import FIVE_SECTIONS, SummaryTask, Template
+from monitor.context.compaction.templates import CHECKPOINT, FIVE_SECTIONS, SummaryTask, Template
 from monitor.context.tokens import size_of_text
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ModelRequest
@@ -335,3 +335,15 @@ def test_the_newest_failure_is_there_with_its_words_also_where_nothing_else_know
     asked = replace(task(*RUN, failing, *(called("search", query=str(n)) for n in range(40))), max_tokens=500)
     for details in (asked.details, CompactionDetails()):
         assert "run_tests failed: KeyError: 'user_id' in auth.py:41" in extracted(replace(asked, details=details))
+
+
+@pytest.mark.feature("GZ-03")
+@pytest.mark.parametrize("template", [FIVE_SECTIONS, CHECKPOINT], ids=lambda one: one.name)
+def test_an_earlier_summary_on_one_line_is_read_section_by_section(template: Template) -> None:
+    summary = template.skeleton({section: f"The words of {section[::-1]}." for section in template.sections})
+    asked = replace(task(user("go on")), template=template)
+    lines, one_line = (
+        extracted(replace(asked, previous=one)) for one in (summary, " ".join(summary.replace(">\n", ">").split("\n")))
+    )
+    assert one_line == lines
+    assert all(f"- The words of {section[::-1]}." in lines for section in template.sections)

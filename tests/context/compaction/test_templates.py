@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from monitor.context.compaction.templates import (
     BEGIN,
@@ -19,6 +22,7 @@ from monitor.context.compaction.templates import (
 )
 from monitor.errors import ConfigError
 from monitor.messages import Text, UserMessage
+from tests.examples import FEWER_EACH
 
 SMALL = Template("small", ("Goal", "Key Decisions", "Next Steps"))
 TEMPLATES = (EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, CHECKPOINT)
@@ -291,3 +295,99 @@ def test_a_template_asks_for_exactly_the_sections_that_can_have_content(template
         assert asked.audit(asked.skeleton(dict.fromkeys(asked.sections, "x"))) == ()
         assert template.of(holds, template.skeleton()) == template  # the earlier summary has them
     assert template.of(set(contents)) is template
+
+
+# Marks of sections, wherever lines end
+
+WORDS = st.text(alphabet="abc DEF.,;:'\"()[]{}=!?/\\-0123456789\u00e9\u6211\U0001f600", min_size=1, max_size=40)
+BODY = st.lists(
+    WORDS | st.sampled_from(["a < b", "x <b>y</b>", "#1", "** or __", "C#", "List<int>", "- **Note:** so", "```py"]),
+    min_size=1,
+    max_size=4,
+).map(" ".join)
+BODIES = BODY.map(lambda body: f"So {body} it is.")
+"""Each says something, and has no mark of a section."""
+BREAKS = st.sampled_from(["\n", "\n\n", " ", "  "])
+
+
+def written(template: Template, bodies: list[str], data: st.DataObject, breaks: st.SearchStrategy[str]) -> str:
+    """A summary with these bodies, with anything for a break before and after each mark."""
+    xml = template.style == "xml"
+    breaks = breaks | st.just("") if xml else breaks
+    parts = ["<state_snapshot>", data.draw(breaks)] if xml else list[str]()
+    for section, body in zip(template.sections, bodies, strict=True):
+        marks = (f"<{section}>", f"</{section}>") if xml else (data.draw(st.sampled_from(HEADINGS)).format(section), "")
+        parts += [marks[0], data.draw(breaks), body, data.draw(breaks), marks[1], data.draw(breaks)]
+    return "".join([*parts, "</state_snapshot>" if xml else ""]).strip()
+
+
+HEADINGS = ["## {}", "## {}:", "# {}", "### **{}**", "## 3. {}", "**{}**", "**{}:**"]
+
+
+def read(template: Template, summary: str) -> dict[str, str]:
+    """The bodies of a summary in which each mark begins a line."""
+    bodies: dict[str, list[str]] = {section: [] for section in ("state_snapshot", *template.sections)}
+    mark = re.compile(rf"(?:</?|[#*]+ ?(?:3\. )?\**)({'|'.join(map(re.escape, bodies))})(?:>|[*:]*(?=\s|$))")
+    section = "state_snapshot"
+    for line in map(str.strip, summary.splitlines()):
+        begins = mark.match(line)
+        section = begins[1] if begins else section
+        bodies[section].append(line[begins.end() if begins else 0 :].strip())
+    return {section: " ".join(filter(None, bodies[section])) for section in template.sections}
+
+
+@pytest.mark.feature("GZ-03")
+@pytest.mark.parametrize("template", EVERY)
+@FEWER_EACH
+@given(data=st.data())
+def test_sections_are_found_by_their_marks_wherever_lines_end(template: Template, data: st.DataObject) -> None:
+    bodies = [data.draw(BODIES) for _ in template.sections]
+    one_line = data.draw(st.booleans())
+    text = written(template, bodies, data, st.sampled_from([" ", "  "]) if one_line else BREAKS)
+    assert template.audit(text) == ()
+    cleaned = template.clean(text)
+    assert template.clean(cleaned) == cleaned
+    assert read(template, cleaned) == {
+        section: body.strip() for section, body in zip(template.sections, bodies, strict=True)
+    }
+
+
+@pytest.mark.feature("GZ-03")
+@pytest.mark.parametrize("template", EVERY)
+@FEWER_EACH
+@given(data=st.data())
+def test_a_section_without_its_mark_is_missing_on_one_line_as_well(template: Template, data: st.DataObject) -> None:
+    left_out = data.draw(st.sampled_from(template.sections))
+    sections = tuple(section for section in template.sections if section != left_out)
+    fewer = Template("fewer", sections, template.style)
+    text = written(fewer, [data.draw(BODIES) for _ in sections], data, st.just(" "))
+    assert template.audit(text) == (left_out,)
+
+
+@pytest.mark.feature("GZ-03")
+@given(st.data())
+def test_a_tag_that_a_section_speaks_of_is_text(data: st.DataObject) -> None:
+    other = [f"<{section}>" for section in FIVE_SECTIONS.sections] + ["</current_plan>", "<key_knowledge/>"]
+    bodies = [f"So {data.draw(st.sampled_from(other))} is an element." for _ in FIVE_SECTIONS.sections[:-1]] + ["So."]
+    assert FIVE_SECTIONS.audit(written(FIVE_SECTIONS, bodies, data, BREAKS)) == ()
+
+
+@pytest.mark.feature("GZ-03")
+def test_the_snapshot_on_one_line_is_the_snapshot() -> None:
+    snapshot = FIVE_SECTIONS.skeleton(dict.fromkeys(FIVE_SECTIONS.sections, "Ship <b>it</b>, a < b."))
+    assert FIVE_SECTIONS.clean(snapshot.replace("\n", "")) == snapshot
+    assert FIVE_SECTIONS.clean(f"```xml {snapshot.replace(chr(10), ' ')} ```") == snapshot
+
+
+def test_a_heading_that_a_line_speaks_of_is_text_where_the_section_has_a_line() -> None:
+    text = GOOD + "\nPut it under ## Goal or **Next Steps** then."
+    assert SMALL.audit(text) == ()
+    assert SMALL.clean(text) == text
+    assert SMALL.apart(text) == text
+
+
+def test_of_titles_that_begin_alike_the_longer_one_is_taken() -> None:
+    template = Template("alike", ("Goal", "Goal and Means", "Goal Keeper"))
+    text = "## Goal Ship it. ## Goal & Means By hand. ## Goal Keeper (none)"
+    assert template.audit(text) == ()
+    assert template.clean(text).splitlines()[::2] == ["## Goal", "## Goal & Means", "## Goal Keeper"]

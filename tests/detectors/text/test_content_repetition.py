@@ -575,7 +575,15 @@ def test_feed_of_is_the_same_as_observing_and_outlives_a_reset():
 
 
 def test_options_that_mean_nothing_are_refused():
-    for numbers in ({"repeats": 1}, {"near_chars": 0}, {"sample_chars": 51}, {"unit_chars": 0}, {"far_chars": 0}):
+    windows: list[dict[str, Any]] = [
+        {"repeats": 1},
+        {"near_chars": 0},
+        {"sample_chars": 51},
+        {"unit_chars": 0},
+        {"far_chars": 0},
+        {"doubtful_rounds": 0},
+    ]
+    for numbers in windows:
         with pytest.raises(ConfigError, match="WindowRule"):
             WindowRule(**numbers)
     for numbers in (
