@@ -76,15 +76,19 @@ _FORMS: Final = tuple(
         # Names and places: variables, headers, and the user of an address (RFC 3986).
         (
             "=",
-            r"\b([A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|APIKEY)=)"
-            r"(?!\$)(?:\"[^\"\n]++\"|'[^'\n]++'|[^\s\"'&;|<>$`()]++)",
+            (
+                r"\b([A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|APIKEY)=)"
+                r"(?!\$)(?:\"[^\"\n]++\"|'[^'\n]++'|[^\s\"'&;|<>$`()]++)"
+            ),
         ),
         ("=", r"\b([A-Z0-9_]{0,60}(?:ACCESS|SECRET|PRIVATE)_KEY=)(?!\$)[^\s\"'&;|<>$`()]++"),
         ("://", r"(://[^\s:/@\"']{0,100}:)[^\s/@\"']{1,200}(?=@)"),
         (
             ":",
-            r"(?i)\b((?:x-(?:[a-z]{1,20}-){0,4}(?:key|token|secret)|api-key|(?:proxy-)?authorization|(?:set-)?cookie)"
-            r": ?(?:basic |token )?)(?!bearer )[^\s\"'|&<>$`()]++",
+            (
+                r"(?i)\b((?:x-(?:[a-z]{1,20}-){0,4}(?:key|token|secret)|api-key|(?:proxy-)?authorization"
+                r"|(?:set-)?cookie): ?(?:basic |token )?)(?!bearer )[^\s\"'|&<>$`()]++"
+            ),
         ),
     )
 )

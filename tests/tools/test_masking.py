@@ -56,7 +56,16 @@ SAID = {
     "a token of a payment": "sk_" + "live_" + "a1" * 12,
     "a token of a registry": "npm_" + "a" * 36,
 }
-HIDDEN = ("hunter22x", "abc def", "wJalr", "abcdef123456", "dXNlcj", "0123456789abcdef", "eyJzdWIi", "MIIEow")
+HIDDEN: tuple[str, ...] = (
+    "hunter22x",
+    "abc def",
+    "wJalr",
+    "abcdef123456",
+    "dXNlcj",
+    "0123456789abcdef",
+    "eyJzdWIi",
+    "MIIEow",
+)
 HIDDEN = (*HIDDEN, "1234567890-abc", "a" * 30, "a1a1a1")
 
 

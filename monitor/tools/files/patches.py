@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import os
 import re
 import secrets
 from bisect import bisect_left
@@ -603,7 +602,7 @@ class FileChanges:
         has changed since is left as it is.
         """
         root = self._workspace.root
-        for name in [one for one in os.listdir(root) if one.startswith(JOURNAL)] if root.is_dir() else ():
+        for name in [one.name for one in root.glob(f"{JOURNAL}*")]:
             with suppress(ToolError, ValueError, KeyError, TypeError, AttributeError):  # it may be anybody's file
                 entries = json.loads(read_text(self._workspace, name, JOURNAL_BYTES).text)
                 with self._workspace.only_writer(*(entry["path"] for entry in entries)):

@@ -34,7 +34,7 @@ _CALLS: Final = {
     "aarch64": (0xC00000B7, 198, (217, 218, 219)),
     "riscv64": (0xC00000F3, 198, (217, 218, 219)),
 }
-"""By processor: its number, `socket`, and the calls of keyrings: `add_key`, `request_key`, `keyctl`."""
+"""By processor: its number, `socket`, and the calls of keyrings (add_key, request_key, keyctl)."""
 _IO_URING: Final = 425
 _X32: Final = 0x40000000
 """From here on x86_64 counts the calls of a second table."""
@@ -51,9 +51,9 @@ class BoxRules(NamedTuple):
 
     files: bool
     """Whether `readable` and `writable` confine files. False: bubblewrap does."""
-    readable: Sequence[str]
-    writable: Sequence[str]
-    families: Sequence[int]
+    readable: Sequence[str] = ()
+    writable: Sequence[str] = ()
+    families: Sequence[int] = ()
     """The families of sockets that can be made."""
     scoped: bool = True
     """Whether signals and abstract sockets of processes outside are out of reach."""
@@ -158,7 +158,7 @@ def main(arguments: list[str]) -> None:
     rules, command = BoxRules(*json.loads(arguments[0])), arguments[1:]
     confine_thread(rules)
     for descriptor in () if rules.files else filter_pipe(rules.families):
-        os.set_inheritable(descriptor, True)
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - its only form
         command[1:1] = ["--seccomp", str(descriptor)]
     os.execvp(command[0], command)  # noqa: S606 - that is what this program is for
 

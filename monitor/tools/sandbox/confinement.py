@@ -31,7 +31,9 @@ _LIMITS: Final = (
     "{{ ulimit -c 0; ulimit -d {memory}; ulimit -f {file}; ulimit -u {processes} || ulimit -p {processes}; }}"
     ' 2> /dev/null; exec "$@"'
 )
-"""Sets the limits in units of 1024 and 512 bytes (POSIX). Dash has `-p` for what others call `-u`."""
+"""Sets the limits in units of 1024 and 512 bytes (POSIX). Dash has `-p` for what others call
+`-u`.
+"""
 _UNSAFE: Final = ("XDG_RUNTIME_DIR", "TMPDIR")
 """Variables that name a folder which is not there in a sandbox."""
 
@@ -103,7 +105,7 @@ class Confinement:
         # of others that are no files are out of reach only if there are none of that family.
         scoped = self._network and version() >= SCOPES_SINCE and not Path(self._bwrap).stat().st_mode & stat.S_ISUID
         own = (UNIX,) if scoped or not self._network else ()
-        return BoxRules(False, (), (), (*NETWORK, *own), scoped)
+        return BoxRules(files=False, families=(*NETWORK, *own), scoped=scoped)
 
     @property
     def namespaced(self) -> bool:

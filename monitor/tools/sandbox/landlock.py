@@ -27,7 +27,12 @@ def landlock_rules(places: SandboxPlaces, scratch: Path, *, network: bool) -> Bo
     hidden = [*places.hidden, *([places.home] if places.home else []), Path("/proc"), Path("/dev")]
     readable = [*_beside(hidden), *_system_facts(), *places.read]
     writable = [*places.writable, scratch, *(Path("/dev", name) for name in DEVICES)]
-    return BoxRules(True, tuple(map(str, readable)), tuple(map(str, writable)), NETWORK if network else ())
+    return BoxRules(
+        files=True,
+        readable=tuple(map(str, readable)),
+        writable=tuple(map(str, writable)),
+        families=NETWORK if network else (),
+    )
 
 
 class ConfinedThread:

@@ -28,7 +28,7 @@ class Sandbox:
     """
 
     network: bool = False
-    """Whether they reach the network, with this machine's own servers; never its abstract sockets."""
+    """Whether they reach the network, and the servers of this machine by it."""
     write: Collection[str | os.PathLike[str]] = ()
     """Paths that they may write too. `".git"` lets them commit. Relative paths begin in the
     workspace, `~` is the home.
@@ -46,7 +46,7 @@ class Sandbox:
     file_bytes: int = 8 * 1024**3
     """The most bytes of each file that they write: twice the largest layer of usual images."""
     processes: int = 4096
-    """The most processes and threads of the user in the box. The kernel does not hold root to it."""
+    """The most processes and threads of the user in it. The kernel does not hold root to this."""
     required: bool = False
     """Whether it is an error if this machine cannot confine files, network and processes. False:
     commands run with what there is, and the run says so in a `SandboxWarning`.

@@ -285,11 +285,15 @@ asyncio.run(main())
 """
 
 
+def killed(place: Path, kill_at: int) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-c", KILLED, str(place), str(kill_at), PATCH], check=False)
+
+
 @pytest.mark.parametrize("kill_at", range(7))
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_patch_whose_program_is_killed_is_all_or_none_at_the_next_start(desk: Desk, kill_at: int):
     before = desk.files()
-    done = subprocess.run([sys.executable, "-c", KILLED, str(desk.place), str(kill_at), PATCH], check=False)
+    done = killed(desk.place, kill_at)
     assert done.returncode in (-9, 0)
     FileTools(Workspace(desk.place), patch=True)
     now = desk.files()
@@ -298,7 +302,7 @@ async def test_a_patch_whose_program_is_killed_is_all_or_none_at_the_next_start(
 
 
 async def test_what_changed_after_the_program_died_is_not_taken_back(desk: Desk):
-    subprocess.run([sys.executable, "-c", KILLED, str(desk.place), "2", PATCH], check=False)
+    killed(desk.place, 2)
     (desk.place / "a.py").write_text("edited by a person")
     FileTools(Workspace(desk.place), patch=True)
     assert desk.files()["a.py"] == "edited by a person"

@@ -304,7 +304,6 @@ async def test_an_answer_of_many_parts_does_not_stop_the_event_loop():
         took = time.perf_counter() - began
         group.cancel_scope.cancel()
     assert text.count("x") == 300_000
-    print(f"the event loop was stopped for {longest:.2f} s of {took:.2f} s")
     assert longest < max(1.0, took / 2)  # the parser of JSON holds the interpreter for a part of it
 
 

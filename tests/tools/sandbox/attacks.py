@@ -27,7 +27,7 @@ from tests.processes import ask
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "sandbox.md"
 BEGIN, END = "<!-- attacks: made by tests/tools/sandbox/attacks.py -->\n", "<!-- end of attacks -->\n"
-NAME: Final = "agent-monitor-attack"
+NAME: Final = f"agent-monitor-attack-{os.getpid()}"
 PYTHON: Final = "python3 -I -S -c"
 CONNECTS: Final = "import socket as s; a = s.socket(s.AF_UNIX); a.connect({address}); print('REACHED')"
 KEYCTL: Final = (
@@ -106,7 +106,7 @@ async def reached(column: str, place: Path, told: Mapping[str, str]) -> dict[str
     with mock.patch.dict(os.environ, {"HOME": told["H"]}):
         program = (lambda workspace=None: None) if landlock else bubblewrap.program
         user = 1000 if landlock else os.geteuid()
-        with mock.patch.object(bubblewrap, "program", program), mock.patch.object(os, "geteuid", lambda: user):
+        with mock.patch.object(bubblewrap, "program", program), mock.patch.object(os, "geteuid", return_value=user):
             tools = ShellTools(Workspace(place), sandbox=COLUMNS[column], env=told)
             found = {}
             for name, line in ATTACKS.items():

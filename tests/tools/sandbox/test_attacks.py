@@ -78,6 +78,6 @@ def test_a_named_path_that_became_a_link_is_refused_with_what_to_type(tmp_path: 
     place = tmp_path / "work"
     place.mkdir()
     (place / "data").symlink_to(tmp_path)
-    for option in ("read", "write"):
-        with pytest.raises(ConfigError, match=rf"write Sandbox\({option}=\['{tmp_path}'\]\)"):
-            ShellTools(Workspace(place), sandbox=Sandbox(**{option: ["data"]}))
+    for sandbox in (Sandbox(read=["data"]), Sandbox(write=["data"])):
+        with pytest.raises(ConfigError, match=rf"write Sandbox\((read|write)=\['{tmp_path}'\]\)"):
+            ShellTools(Workspace(place), sandbox=sandbox)
