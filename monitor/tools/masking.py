@@ -55,42 +55,39 @@ _IN_QUOTED_JSON: Final = re.compile(r'\\"([A-Za-z][\w-]{1,30})\\" {0,3}: {0,3}\\
 _IN_PYTHON: Final = re.compile(r"'([A-Za-z][\w-]{1,30})' {0,3}: {0,3}'((?:[^'\\]|\\.)*+)", re.DOTALL)
 _NAMED: Final = (_IN_JSON, _IN_QUOTED_JSON, _IN_PYTHON)
 """`"password": "x"`, as JSON, as JSON within a text of JSON, and as Python writes it."""
-_FORMS: Final = tuple(
-    (word, re.compile(pattern))
-    for word, pattern in (
-        # Tokens. Source: the rules of gitleaks 8 (config/gitleaks.toml, MIT), by their names there.
-        ("ey", r"\b()ey[a-zA-Z0-9]{17,}+\.ey[a-zA-Z0-9/\\_-]{17,}+\.(?:[a-zA-Z0-9/\\_-]{10,}+={0,2})?"),  # jwt
-        ("private key", r"(-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----)(?:[^-]|-(?!----))*+"),
-        ("xox", r"\b()xox[a-z]-[a-zA-Z0-9-]{10,}+"),  # slack-bot-token and its kin
-        ("xapp-", r"\b()xapp-\d-[A-Za-z0-9-]{10,}+"),  # slack-app-token
-        ("hooks.slack.com", r"(hooks\.slack\.com/)(?:services|workflows|triggers)/[A-Za-z0-9+/]{20,}+"),
-        ("npm_", r"\b()npm_[a-zA-Z0-9]{36}"),
-        ("pypi-", r"()pypi-AgEIcHlwaS5vcmc[\w-]{50,}+"),
-        ("sg.", r"\b()SG\.[a-zA-Z0-9=_.-]{66}"),  # sendgrid-api-token
-        ("do", r"\b()do[opr]_v1_[a-f0-9]{64}"),  # digitalocean
-        ("shp", r"\b()shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),  # shopify
-        ("hv", r"\b()hv[bs]\.[\w-]{24,}+"),  # vault
-        ("dapi", r"\b()dapi[a-f0-9]{32}"),  # databricks
-        (":a", r"\b(\d{5,16}:)A[a-zA-Z0-9_-]{34}"),  # telegram-bot-api-token
-        ("a", r"\b()(?:A3T[A-Z0-9]|ABIA|ACCA)[A-Z0-9]{16}\b"),  # aws-access-token, beside the forms above
-        # Names and places: variables, headers, and the user of an address (RFC 3986).
-        (
-            "=",
-            (
-                r"\b([A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|APIKEY)=)"
-                r"(?!\$)(?:\"[^\"\n]++\"|'[^'\n]++'|[^\s\"'&;|<>$`()]++)"
-            ),
+_FORMS: Final = (
+    # Tokens. Source: the rules of gitleaks 8 (config/gitleaks.toml, MIT), by their names there.
+    ("ey", re.compile(r"\b()ey[a-zA-Z0-9]{17,}+\.ey[a-zA-Z0-9/\\_-]{17,}+\.(?:[a-zA-Z0-9/\\_-]{10,}+={0,2})?")),  # jwt
+    ("private key", re.compile(r"(-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----)(?:[^-]|-(?!----))*+")),
+    ("xox", re.compile(r"\b()xox[a-z]-[a-zA-Z0-9-]{10,}+")),  # slack-bot-token and its kin
+    ("xapp-", re.compile(r"\b()xapp-\d-[A-Za-z0-9-]{10,}+")),  # slack-app-token
+    ("hooks.slack.com", re.compile(r"(hooks\.slack\.com/)(?:services|workflows|triggers)/[A-Za-z0-9+/]{20,}+")),
+    ("npm_", re.compile(r"\b()npm_[a-zA-Z0-9]{36}")),
+    ("pypi-", re.compile(r"()pypi-AgEIcHlwaS5vcmc[\w-]{50,}+")),
+    ("sg.", re.compile(r"\b()SG\.[a-zA-Z0-9=_.-]{66}")),  # sendgrid-api-token
+    ("do", re.compile(r"\b()do[opr]_v1_[a-f0-9]{64}")),  # digitalocean
+    ("shp", re.compile(r"\b()shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}")),  # shopify
+    ("hv", re.compile(r"\b()hv[bs]\.[\w-]{24,}+")),  # vault
+    ("dapi", re.compile(r"\b()dapi[a-f0-9]{32}")),  # databricks
+    (":a", re.compile(r"\b(\d{5,16}:)A[a-zA-Z0-9_-]{34}")),  # telegram-bot-api-token
+    ("a", re.compile(r"\b()(?:A3T[A-Z0-9]|ABIA|ACCA)[A-Z0-9]{16}\b")),  # aws-access-token, beside the forms above
+    # Names and places: variables, headers, and the user of an address (RFC 3986).
+    (
+        "=",
+        re.compile(
+            r"\b([A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|APIKEY)=)"
+            r"(?!\$)(?:\"[^\"\n]++\"|'[^'\n]++'|[^\s\"'&;|<>$`()]++)"
         ),
-        ("=", r"\b([A-Z0-9_]{0,60}(?:ACCESS|SECRET|PRIVATE)_KEY=)(?!\$)[^\s\"'&;|<>$`()]++"),
-        ("://", r"(://[^\s:/@\"']{0,100}:)[^\s/@\"']{1,200}(?=@)"),
-        (
-            ":",
-            (
-                r"(?i)\b((?:x-(?:[a-z]{1,20}-){0,4}(?:key|token|secret)|api-key|(?:proxy-)?authorization"
-                r"|(?:set-)?cookie): ?(?:basic |token )?)(?!bearer )[^\s\"'|&<>$`()]++"
-            ),
+    ),
+    ("=", re.compile(r"\b([A-Z0-9_]{0,60}(?:ACCESS|SECRET|PRIVATE)_KEY=)(?!\$)[^\s\"'&;|<>$`()]++")),
+    ("://", re.compile(r"(://[^\s:/@\"']{0,100}:)[^\s/@\"']{1,200}(?=@)")),
+    (
+        ":",
+        re.compile(
+            r"(?i)\b((?:x-(?:[a-z]{1,20}-){0,4}(?:key|token|secret)|api-key|(?:proxy-)?authorization"
+            r"|(?:set-)?cookie): ?(?:basic |token )?)(?!bearer )[^\s\"'|&<>$`()]++"
         ),
-    )
+    ),
 )
 """What services and programs write, each with a word in small letters without which it is not
 looked for. Group 1 is shown.
