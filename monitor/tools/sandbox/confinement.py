@@ -217,10 +217,10 @@ def confine(
             f"a sandbox for files, network and processes is required, and there is none here: {found.detail};"
             " or write sandbox='auto'"
         )
+    places = places_of(workspace, sandbox, environment)  # a wrong path is said wherever the run is
     if found.kind == "none":
         return None, found
     try:
-        places = places_of(workspace, sandbox, environment)
         program = Path(bubblewrap.program(workspace) or "/")
         if found.kind == "bubblewrap" and any(folder in program.parents for folder in places.writable):
             raise OSError(f"commands could write {program}")
