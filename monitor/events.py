@@ -63,6 +63,7 @@ __all__ = [
     "RunReleased",
     "RunStarted",
     "RunTerminated",
+    "SandboxDecided",
     "SandboxWarning",
     "SinkFailed",
     "SteerAccepted",
@@ -536,6 +537,21 @@ class OutagesLost:
 
 
 @dataclass(slots=True, frozen=True)
+class SandboxDecided:
+    """The sandbox of the run's commands, or of one of its MCP servers, as it was decided before the
+    first command. It does not change during the run.
+    """
+
+    at_s: float
+    sandbox: str
+    """`bubblewrap`, `landlock` or `sandbox-exec`."""
+    opened: tuple[str, ...]
+    """What is open to commands, such as `write /work`, `read /opt` or `network`, and what in it is
+    not: `not write /work/.git`.
+    """
+
+
+@dataclass(slots=True, frozen=True)
 class SandboxWarning:
     """Commands of the run are not confined, or not in every way. Emitted once for each such
     sandbox, before the first model call.
@@ -813,6 +829,7 @@ Event: TypeAlias = (
     | Paused
     | Resumed
     | LimitWarning
+    | SandboxDecided
     | SandboxWarning
     | WindowWarning
     | BudgetAwaited

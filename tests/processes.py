@@ -20,7 +20,7 @@ from monitor.tools.base import CallListener, CallReporter, Tool, ToolContext
 from monitor.tools.processes.keeper import start_keeper
 from monitor.tools.processes.process_table import ProcessInfo, command_of, living, owner_token
 from monitor.tools.results.call_results import ToolAnswer
-from monitor.tools.sandbox.landlock_program import version
+from monitor.tools.sandbox.box_program import version
 
 PATIENCE_S = 60.0
 """What has been killed may live on in the process table for so long, where other programs have the

@@ -273,6 +273,9 @@ DESCRIPTIONS: Final[Mapping[type[Event], Description]] = {
         "{e.detail}; going on without waiting for outages", "warning", warns=True, facts=_facts(), guardrail=True
     ),
     # the window, the history and compactions
+    events.SandboxDecided: Description(
+        lambda e: f"sandbox {e.sandbox}: {', '.join(e.opened)}", "note", facts=_facts("sandbox")
+    ),
     events.SandboxWarning: Description(
         "sandbox {e.sandbox}: {e.detail}", "warning", warns=True, facts=_facts("sandbox")
     ),

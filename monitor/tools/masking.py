@@ -57,6 +57,43 @@ _IN_QUOTED_JSON: Final = re.compile(r'\\"([A-Za-z][\w-]{1,30})\\" {0,3}: {0,3}\\
 _IN_PYTHON: Final = re.compile(r"'([A-Za-z][\w-]{1,30})' {0,3}: {0,3}'((?:[^'\\]|\\.)*+)", re.DOTALL)
 _NAMED: Final = (_IN_JSON, _IN_QUOTED_JSON, _IN_PYTHON)
 """`"password": "x"`, as JSON, as JSON within a text of JSON, and as Python writes it."""
+_FORMS: Final = (
+    # Tokens. Source: the rules of gitleaks 8 (config/gitleaks.toml, MIT), by their names there.
+    ("ey", re.compile(r"\b()ey[a-zA-Z0-9]{17,}+\.ey[a-zA-Z0-9/\\_-]{17,}+\.(?:[a-zA-Z0-9/\\_-]{10,}+={0,2})?")),  # jwt
+    ("private key", re.compile(r"(-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----)(?:[^-]|-(?!----))*+")),
+    ("xox", re.compile(r"\b()xox[a-z]-[a-zA-Z0-9-]{10,}+")),  # slack-bot-token and its kin
+    ("xapp-", re.compile(r"\b()xapp-\d-[A-Za-z0-9-]{10,}+")),  # slack-app-token
+    ("hooks.slack.com", re.compile(r"(hooks\.slack\.com/)(?:services|workflows|triggers)/[A-Za-z0-9+/]{20,}+")),
+    ("npm_", re.compile(r"\b()npm_[a-zA-Z0-9]{36}")),
+    ("pypi-", re.compile(r"()pypi-AgEIcHlwaS5vcmc[\w-]{50,}+")),
+    ("sg.", re.compile(r"\b()SG\.[a-zA-Z0-9=_.-]{66}")),  # sendgrid-api-token
+    ("do", re.compile(r"\b()do[opr]_v1_[a-f0-9]{64}")),  # digitalocean
+    ("shp", re.compile(r"\b()shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}")),  # shopify
+    ("hv", re.compile(r"\b()hv[bs]\.[\w-]{24,}+")),  # vault
+    ("dapi", re.compile(r"\b()dapi[a-f0-9]{32}")),  # databricks
+    (":a", re.compile(r"\b(\d{5,16}:)A[a-zA-Z0-9_-]{34}")),  # telegram-bot-api-token
+    ("a", re.compile(r"\b()(?:A3T[A-Z0-9]|ABIA|ACCA)[A-Z0-9]{16}\b")),  # aws-access-token, beside the forms above
+    # Names and places: variables, headers, and the user of an address (RFC 3986).
+    (
+        "=",
+        re.compile(
+            r"\b([A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|APIKEY)=)"
+            r"(?!\$)(?:\"[^\"\n]++\"|'[^'\n]++'|[^\s\"'&;|<>$`()]++)"
+        ),
+    ),
+    ("=", re.compile(r"\b([A-Z0-9_]{0,60}(?:ACCESS|SECRET|PRIVATE)_KEY=)(?!\$)[^\s\"'&;|<>$`()]++")),
+    ("://", re.compile(r"(://[^\s:/@\"']{0,100}:)[^\s/@\"']{1,200}(?=@)")),
+    (
+        ":",
+        re.compile(
+            r"(?i)\b((?:x-(?:[a-z]{1,20}-){0,4}(?:key|token|secret)|api-key|(?:proxy-)?authorization"
+            r"|(?:set-)?cookie): ?(?:basic |token )?)(?!bearer )[^\s\"'|&<>$`()]++"
+        ),
+    ),
+)
+"""What services and programs write, each with a word in small letters without which it is not
+looked for. Group 1 is shown.
+"""
 _UNREAD: Final = frozenset({"data", "signature", "xxhash", "key", "raw"})
 """Fields of events that hold bytes as text, a hash, or an object of an SDK."""
 _NUMBERS: Final = frozenset(
@@ -182,6 +219,11 @@ class Secrets:
             if any(part in small for part in _PARTS):
                 for pattern in _NAMED:
                     clean = pattern.sub(_mask_named, clean)
+        if len(text) >= _LEAST_OF_KEYS:
+            small = clean.lower()
+            for word, form in _FORMS:
+                if word in small:
+                    clean = form.sub(rf"\g<1>{MASK}", clean)
         for secret in self.known:
             if secret in clean:
                 clean = clean.replace(secret, MASK)
@@ -212,11 +254,15 @@ class Secrets:
         if isinstance(value, str):
             return value if isinstance(value, Enum) else self.text(value)
         if isinstance(value, Mapping):
-            made = {
-                key: MASK if is_secret(key) and one not in (None, "") else self._masked(one, depth - 1)
-                for key, one in value.items()
-            }
-            return value if all(made[key] is one for key, one in value.items()) else made
+            made: dict[Any, Any] = {}
+            same = True
+            for key, one in value.items():
+                shown = self.text(key) if isinstance(key, str) and not isinstance(key, Enum) else key
+                while shown in made:  # two secrets look alike
+                    shown += "*"
+                made[shown] = MASK if is_secret(key) and one not in (None, "") else self._masked(one, depth - 1)
+                same = same and shown == key and made[shown] is one
+            return value if same else made
         if isinstance(value, list | tuple):
             items = [self._masked(one, depth - 1) for one in value]
             same = all(one is other for one, other in zip(items, value, strict=True))

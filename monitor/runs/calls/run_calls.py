@@ -20,6 +20,7 @@ from monitor.events import (
     ApprovalRequested,
     Event,
     Nudged,
+    SandboxDecided,
     SandboxWarning,
     ToolCallChanged,
     ToolFinished,
@@ -220,9 +221,11 @@ class Calls(CallListener):
                 through(self.approvals.elicit)
             await toolset.__aenter__()
             self._opened.append(toolset)
-        for found in dict.fromkeys(getattr(toolset, "sandbox", None) for toolset in self._tools.toolsets):
-            if isinstance(found, SandboxFound) and found.detail:
-                self._emit(SandboxWarning(self._core.at(self._now()), found.kind, found.detail))
+        boxes = [box for one in self._tools.toolsets if isinstance(box := getattr(one, "sandbox", None), SandboxFound)]
+        for kind, opened in dict.fromkeys((box.kind, box.opened) for box in boxes if box.opened):
+            self._emit(SandboxDecided(self._core.at(self._now()), kind, opened))
+        for kind, detail in dict.fromkeys((box.kind, box.detail) for box in boxes if box.detail):
+            self._emit(SandboxWarning(self._core.at(self._now()), kind, detail))
         preflight(None, None, tuple(self._tools))
 
     async def kept_text(self, text: str) -> str | None:

@@ -7,15 +7,18 @@ and `git diff` write. In both a piece is looked for by its lines, which must be 
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import re
+import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from monitor._util.hashing import fingerprint
 from monitor.chunks import Media
 from monitor.errors import ToolError, ToolErrorKind
 from monitor.tools.base import CallingRun, excerpt
@@ -411,6 +414,11 @@ def _lines(text: str) -> list[str]:
 # Changes of files: planned first, then made, all or none, as the only writer.
 
 
+JOURNAL: Final = ".agent-monitor-patch-"
+"""Begins the name of a file in the workspace that lists changes which are being made."""
+JOURNAL_BYTES: Final = 256 * 1024 * 1024
+
+
 @dataclass(slots=True, frozen=True)
 class FileChange:
     """One change of a file, which is not made yet."""
@@ -446,6 +454,7 @@ class FileChanges:
         self._protected = protected
         self._file_bytes = file_bytes
         self._known = known
+        self.take_back()
 
     # ------------------------------------------------------------------ plans
 
@@ -552,17 +561,66 @@ class FileChanges:
                     if change.before is not None:
                         self._known.check(run, change.path, change.before)
             made: list[FileChange] = []
-            try:
-                for change in changes:
-                    self._make(change)
-                    made.append(change)
-            except BaseException:
-                for change in reversed(made):
-                    self._undo(change)
-                raise
+            with self._journal(changes):
+                try:
+                    for change in changes:
+                        self._make(change)
+                        made.append(change)
+                except BaseException:
+                    for change in reversed(made):
+                        self._undo(change)
+                    raise
             for change in changes if self._known is not None else ():
                 self._note(change, run)
         return changes
+
+    @contextmanager
+    def _journal(self, changes: Sequence[FileChange]) -> Iterator[None]:
+        """Several changes stand in a file while they are made, so that they can be taken back after
+        this program has died.
+        """
+        if len(changes) < 2:  # noqa: PLR2004 - one change is made by one rename
+            yield
+            return
+        name = f"{JOURNAL}{secrets.token_hex(4)}"
+        entries = [
+            {
+                "path": change.path,
+                "before": None if change.before is None else base64.b64encode(change.before.content.content).decode(),
+                "after": None if change.text is None else fingerprint(encoded(change.text, change.encoding)),
+            }
+            for change in changes
+        ]
+        self._workspace.write(name, json.dumps(entries).encode())
+        try:
+            yield
+        finally:
+            self._workspace.remove(name)
+
+    def take_back(self) -> None:
+        """Take back changes that a program has begun and not finished, because it died. A file that
+        has changed since is left as it is.
+        """
+        root = self._workspace.root
+        for name in [one.name for one in root.glob(f"{JOURNAL}*")]:
+            with suppress(ToolError, ValueError, KeyError, TypeError, AttributeError):  # it may be anybody's file
+                entries = json.loads(read_text(self._workspace, name, JOURNAL_BYTES).text)
+                with self._workspace.only_writer(*(entry["path"] for entry in entries)):
+                    if not (root / name).exists():  # the one who made the changes lives, and has finished
+                        continue
+                    for entry in reversed(entries):
+                        self._take_back(entry["path"], entry["before"], entry["after"])
+                    self._workspace.remove(name)
+
+    def _take_back(self, path: str, before: str | None, after: str | None) -> None:
+        with suppress(ToolError):
+            found = self.before(path)
+            if (None if found is None else fingerprint(found.content.content)) != after:
+                return
+            if before is not None:
+                self._workspace.write(path, base64.b64decode(before))
+            elif found is not None:
+                self._workspace.remove(path)
 
     def _make(self, change: FileChange) -> None:
         before = change.before.content if change.before is not None else NO_FILE

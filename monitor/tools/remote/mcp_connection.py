@@ -1,4 +1,5 @@
-"""The connection to one MCP server. One task alone opens it, makes the calls and closes it.
+"""The connection to one MCP server. One task alone opens it, makes the calls and closes it, in an
+event loop and a thread of its own: what a server sends is read there, however large it is.
 
 Failure answered: one task opens a client and another closes it, which breaks every cancel scope of
 the SDK. Here callers put their calls into a queue and wait for the results. So any task may call,
@@ -7,21 +8,27 @@ cancel and close.
 
 from __future__ import annotations
 
+import contextvars
 import json
 import math
 import re
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Self, TypeAlias, cast
+from functools import partial
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
 import anyio
+import anyio.lowlevel
 
 from monitor._util.text import printable
 from monitor.errors import ConfigError, ToolError, ToolErrorKind, describe, message_of
 from monitor.tools.base import Background
 from monitor.tools.remote.mcp_transport import Endpoint, McpTransport, sdk
+
+T = TypeVar("T")
 
 # --------------------------------------------------------------------------------------------------
 # The messages of an MCP server, without parts for which the SDK would refuse all of them.
@@ -156,6 +163,8 @@ time, at most 30.
 """
 ERROR_CHARS: Final = 600
 """The most characters of an error that are shown."""
+MOST_QUESTIONS: Final = 3
+"""The most questions to a person during one call. One at a time is asked; others are declined."""
 QUESTION_CHARS: Final = 2_000
 """The most characters of a server's question to a person."""
 
@@ -190,6 +199,8 @@ class McpCall:
     """
     what: Literal["tool", "resource", "prompt"] = "tool"
     made_again: bool = False
+    questions: int = 0
+    """How many questions to a person were asked during the call."""
     done: anyio.Event = field(default_factory=anyio.Event)
     result: Any = None
     error: Exception | None = None
@@ -209,10 +220,83 @@ class McpCall:
             self.scope.cancel()
 
 
+Soon: TypeAlias = Callable[[Callable[[], object]], object]
+"""Calls something in an event loop, from any thread."""
+
+
+def soon_here() -> Soon:
+    """For the event loop that runs here. What comes after its end is dropped."""
+    native: Any = anyio.lowlevel.current_token().native_token
+    call: Soon = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
+    context = contextvars.copy_context()  # that of another thread would name its kind of event loop
+
+    def soon(what: Callable[[], object]) -> None:
+        with suppress(RuntimeError):
+            call(partial(context.copy().run, what))
+
+    return soon
+
+
+async def done_there(soon: Soon, work: Callable[[], Awaitable[T]]) -> T:
+    """What `work()` returns or raises in another event loop. A cancellation is passed on."""
+    here, done = soon_here(), anyio.Event()
+    outcome: list[tuple[T | None, Exception | None]] = []
+    tasks: list[Background] = []
+
+    def cancel() -> None:
+        for task in tasks:
+            task.cancel()
+
+    async def carried() -> None:
+        try:
+            outcome.append((await work(), None))
+        except Exception as error:  # noqa: BLE001 - raised by the one that waits
+            outcome.append((None, error))
+
+    soon(lambda: tasks.append(Background(carried, "from another thread", then=lambda: here(done.set))))
+    try:
+        await done.wait()
+    except BaseException:
+        soon(cancel)
+        raise
+    value, error = outcome[0] if outcome else (None, ToolError("the MCP server was closed"))
+    if error is not None:
+        raise error
+    return cast("T", value)
+
+
+class OwnLoop:
+    """An event loop in a thread of its own, until it is closed."""
+
+    def __init__(self, name: str) -> None:
+        self._soon: Soon | None = None
+        self._stop: anyio.Event | None = None
+        self._ready = threading.Event()
+        threading.Thread(target=anyio.run, args=(self._run,), name=name, daemon=True).start()
+        self._ready.wait()
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What `work()` returns or raises there."""
+        assert self._soon is not None  # noqa: S101 - it is ready
+        return await done_there(self._soon, work)
+
+    def close(self) -> None:
+        """End the thread. What still runs in it is cancelled."""
+        assert self._soon is not None  # noqa: S101 - the same
+        assert self._stop is not None  # noqa: S101 - the same
+        self._soon(self._stop.set)
+
+    async def _run(self) -> None:
+        self._soon, self._stop = soon_here(), anyio.Event()
+        self._ready.set()
+        await self._stop.wait()
+
+
 class McpConnection:
     """One server, from the first connection to the close; it connects again when it is needed.
 
-    `listed` is called with the server's tools whenever they have changed.
+    `listed` is called with the server's tools whenever they have changed. All belongs to the event
+    loop in which it was made.
     """
 
     def __init__(
@@ -226,6 +310,8 @@ class McpConnection:
         self._endpoint = endpoint
         self._listed = listed
         self._elicit = elicit
+        self._asking = False
+        """A person is being asked."""
         self._sdk = sdk()
         self._transport = McpTransport(endpoint, self._sdk)
         self._queue: deque[McpCall] = deque()
@@ -488,10 +574,16 @@ class McpConnection:
     async def _elicited(self, context: Any, params: Any) -> Any:
         """Ask a person what the server asks. Addresses to visit are declined."""
         types = self._sdk.types
-        if self._elicit is None or params.mode != "form":
+        call = next((one for one in self._open if one.scope is not None and one.questions < MOST_QUESTIONS), None)
+        if self._elicit is None or params.mode != "form" or self._asking or call is None:
             return types.ElicitResult(action="decline")
+        call.questions += 1
+        self._asking = True
         schema = dict(params.requested_schema)
-        content = await self._elicit(printable(params.message[:QUESTION_CHARS]), schema)
+        try:
+            content = await self._elicit(f"{self._name}: {printable(params.message[:QUESTION_CHARS])}", schema)
+        finally:
+            self._asking = False
         if content is None:
             return types.ElicitResult(action="decline")
         known = schema.get("properties") or {}

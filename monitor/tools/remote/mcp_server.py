@@ -18,13 +18,16 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath
 from types import SimpleNamespace
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
+
+import anyio
 
 from monitor._util.explained_options import explained
 from monitor._util.hashing import canonical_json, identity
@@ -35,11 +38,24 @@ from monitor.models import ToolSpec, portable
 from monitor.tools.artifacts.artifact_store import Reference
 from monitor.tools.base import NeedsApproval, Tool, ToolContext, ToolTraits
 from monitor.tools.functions import ArgumentSchema
-from monitor.tools.remote.mcp_connection import MAX_PAGES, NOTHING, Elicit, McpCall, McpConnection, McpOffers
+from monitor.tools.remote.mcp_connection import (
+    CLOSE_S,
+    GIVE_UP_S,
+    MAX_PAGES,
+    NOTHING,
+    Elicit,
+    McpCall,
+    McpConnection,
+    McpOffers,
+    OwnLoop,
+    Soon,
+    done_there,
+    soon_here,
+)
 from monitor.tools.remote.mcp_transport import DESCRIPTION_CHARS, Endpoint, answer_of, readable, sendable
 from monitor.tools.results.call_results import ToolAnswer
 from monitor.tools.sandbox.confinement import SandboxFound, confine
-from monitor.tools.sandbox.sandbox_places import SandboxOption, sandbox_of
+from monitor.tools.sandbox.sandbox_places import SandboxOption, sandbox_of, within_itself
 
 # --------------------------------------------------------------------------------------------------
 # Resources and prompts of MCP servers, as tools that read them.
@@ -50,6 +66,10 @@ server can have the name of another server's tool.
 """
 
 
+McpAsk: TypeAlias = Callable[..., Awaitable[ToolAnswer]]
+"""`McpServer.ask`."""
+
+
 class McpReader:
     """A tool that reads the resources, or the prompts, of a server: an address or a name, and the
     text that the server has for it. Made where the server has any.
@@ -58,12 +78,12 @@ class McpReader:
     def __init__(
         self,
         server: str,
-        connection: Callable[[], McpConnection],
+        ask: McpAsk,
         what: Literal["resource", "prompt"],
         offered: Sequence[tuple[str, str]],
         traits: ToolTraits,
     ) -> None:
-        self._connection = connection
+        self._ask = ask
         self._what: Literal["resource", "prompt"] = what
         self.original = f"read_{what}"
         """The name of the tool, as `filter` sees it."""
@@ -85,35 +105,25 @@ class McpReader:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """The texts and media that the server has. Raises `ToolError` for its faults."""
-
-        async def progress(done: float, total: float | None, note: str | None) -> None:
-            context.progress(done, total, printable(note or ""))
-
         given = sendable(arguments)
         name = given.get("uri" if self._what == "resource" else "name")
         if not isinstance(name, str):
             raise ToolError(f"name the {self._what} to read", kind=ToolErrorKind.INVALID_ARGUMENTS)
         values = given.get("arguments")
         asked = {str(key): str(value) for key, value in values.items()} if isinstance(values, Mapping) else {}
-        call = McpCall(name, asked, progress, self.idempotent, self._what)
-        found = await self._connection().call(call)
-        if self._what == "resource":
-            return _read_of(found.contents)
-        texts = [f"{one.role}: {answer_of(SimpleNamespace(content=[one.content])).text}" for one in found.messages]
-        return ToolAnswer("\n".join(texts))
+        read = _read_of if self._what == "resource" else _spoken
+        return await self._ask(context, read, name, asked, self.idempotent, self._what)
 
 
-def readers_of(
-    server: str, connection: Callable[[], McpConnection], offers: McpOffers, traits: ToolTraits
-) -> list[McpReader]:
+def readers_of(server: str, ask: McpAsk, offers: McpOffers, traits: ToolTraits) -> list[McpReader]:
     """The tools for what the server has besides tools."""
     made: list[McpReader] = []
     if offers.resources:
         named = [(str(one.uri), one.description or one.title or one.name) for one in offers.resources]
-        made.append(McpReader(server, connection, "resource", named, traits))
+        made.append(McpReader(server, ask, "resource", named, traits))
     if offers.prompts:
         named = [(one.name, _prompt_line(one)) for one in offers.prompts]
-        made.append(McpReader(server, connection, "prompt", named, traits))
+        made.append(McpReader(server, ask, "prompt", named, traits))
     return made
 
 
@@ -122,9 +132,14 @@ def _prompt_line(prompt: Any) -> str:
     return f"{prompt.description or ''}{f' ({arguments})' if arguments else ''}".strip()
 
 
-def _read_of(contents: Sequence[Any]) -> ToolAnswer:
-    blocks = [SimpleNamespace(type="resource", resource=one) for one in contents]
+def _read_of(found: Any) -> ToolAnswer:
+    blocks = [SimpleNamespace(type="resource", resource=one) for one in found.contents]
     return answer_of(SimpleNamespace(content=blocks))
+
+
+def _spoken(found: Any) -> ToolAnswer:
+    texts = [f"{one.role}: {answer_of(SimpleNamespace(content=[one.content])).text}" for one in found.messages]
+    return ToolAnswer("\n".join(texts))
 
 
 NAME_CHARS: Final = 64
@@ -216,6 +231,7 @@ class McpServer:
         self._tools: tuple[McpTool | McpReader, ...] = ()
         self._opened = 0
         self._connection: McpConnection | None = None
+        self._loop: OwnLoop | None = None
         self._elicit: Elicit | None = None
         self.changed = 0
         """Counts the changes of `tools()`."""
@@ -246,8 +262,8 @@ class McpServer:
         if self._opened > 1:
             return self
         try:
-            self._connection = McpConnection(self.name, self._endpoint, self._listed, self._elicit)
-            await self._connection.started()
+            self._loop = OwnLoop(f"mcp {self.name}")
+            await self._loop.run(partial(self._connect, soon_here()))
         except ConfigError as error:
             if self._required or self._connection is None:
                 await self._close()
@@ -267,8 +283,47 @@ class McpServer:
     async def _close(self) -> None:
         self._opened = 0
         connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        try:
+            if connection is not None:
+                with anyio.move_on_after(CLOSE_S + 2 * GIVE_UP_S, shield=True):
+                    await loop.run(connection.close)
+        finally:
+            loop.close()
+
+    async def _connect(self, soon: Soon) -> None:
+        """Connect, in the thread of the server. `soon`: of the event loop that has opened it."""
+        elicit = self._elicit
+
+        async def asked(message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+            assert elicit is not None  # noqa: S101 - seen below
+            return await done_there(soon, partial(elicit, message, schema))
+
+        self._connection = McpConnection(self.name, self._endpoint, self._listed, asked if elicit else None)
+        try:
+            await self._connection.started()
+        except ConfigError as error:
+            if self.sandbox is None or (modules := _hidden_modules(self._endpoint)) is None:
+                raise
+            said = f"{error}; the sandbox hides {modules}/node_modules"
+            raise ConfigError(f"{said}: write sandbox=Sandbox(network=True, read=[{str(modules)!r}])") from None
+
+    async def ask(
+        self, context: ToolContext, read: Callable[[Any], ToolAnswer], name: str, given: dict[str, Any], *options: Any
+    ) -> ToolAnswer:
+        """What the server answers to one call, read in its own thread. `options`: of `McpCall`."""
+        connection, soon = self.connection, soon_here()
+
+        async def progress(done: float, total: float | None, note: str | None) -> None:
+            soon(partial(context.progress, done, total, printable(note or "")))
+
+        async def asked() -> ToolAnswer:
+            return read(await connection.call(McpCall(name, given, progress, *options)))
+
+        assert self._loop is not None  # noqa: S101 - there is a connection
+        return await self._loop.run(asked)
 
     def ask_through(self, elicit: Elicit) -> None:
         """The server may ask a person, from its next opening on. Runs call this."""
@@ -299,7 +354,7 @@ class McpServer:
                 tools.append(made)
         tools += [
             one
-            for one in readers_of(self.name, lambda: self.connection, offers, self._traits)
+            for one in readers_of(self.name, self.ask, offers, self._traits)
             if one.spec.name not in taken and self._wanted(one)
         ]
         self.problems = tuple(problems)
@@ -361,12 +416,8 @@ class McpTool:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """The answer of the server. Raises `ToolError` for every fault of the server."""
-
-        async def progress(done: float, total: float | None, note: str | None) -> None:
-            context.progress(done, total, printable(note or ""))
-
         given = sendable(arguments)
-        answer = answer_of(await self._server.connection.call(McpCall(self.original, given, progress, self.idempotent)))
+        answer = await self._server.ask(context, answer_of, self.original, given, self.idempotent)
         request = {"tool": self.spec.name, "arguments": given}
         return replace(answer, reference=Reference(kind="reply", request=request))
 
@@ -412,7 +463,7 @@ def _confined(endpoint: Endpoint, option: SandboxOption) -> tuple[Endpoint, Sand
     directory = Path(endpoint.directory or ".").resolve()
     named = [place for word in endpoint.command[1:] if (place := _named(word, directory)) is not None]
     program = shutil.which(endpoint.command[0])
-    programs = [Path(program), Path(program).resolve()] if program else []
+    programs = [Path(program), Path(program).resolve()] if program and directory not in Path(program).parents else []
     files = [*programs, *(place for place in named if not place.is_dir())]
     given = replace(
         sandbox,
@@ -432,11 +483,28 @@ def _folder_of(file: Path) -> Path:
     return file if folder == home or folder in home.parents else folder
 
 
+def _hidden_modules(endpoint: Endpoint) -> Path | None:
+    """The folder above a script of the command that has its modules, in a home that is hidden."""
+    directory, home = Path(endpoint.directory or ".").resolve(), Path("~").expanduser().resolve()
+    for word in endpoint.command:
+        script = Path(shutil.which(word) or directory / word).resolve()
+        if home in script.parents and directory not in script.parents:
+            for above in script.parents:
+                if above != _folder_of(script) and home in above.parents and (above / "node_modules").is_dir():
+                    return above
+    return None
+
+
 def _named(word: str, directory: Path) -> Path | None:
-    """The path that an argument names, if it is there: the person who wrote it means it."""
+    """The path that an argument names, if it is there: the person who wrote it means it. Raises
+    `ConfigError` for a link in the directory that leads out of it, which a command may have made.
+    """
     with suppress(OSError, ValueError):
-        if (place := directory / word).exists() and place.resolve() != Path("/"):
-            return place.resolve()
+        if not (place := Path(os.path.normpath(directory / word))).exists() or place.resolve() == Path("/"):
+            return None
+        if (real := within_itself(place, directory)) is None:
+            raise ConfigError(f"{word}: a link leads out of {directory}; if you mean it, write {place.resolve()}")
+        return real
     return None
 
 

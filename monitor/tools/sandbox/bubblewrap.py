@@ -15,14 +15,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from monitor.tools.sandbox.sandbox_places import SandboxPlaces
+from monitor.tools.sandbox.sandbox_places import SandboxPlaces, is_itself
 
 PROBE_S: Final = 5.0
 SYSTEM: Final = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 """Folders that are looked into besides `PATH`."""
 TMP: Final = "tmp"
 HOME: Final = "home"
-"""The folders within that of a sandbox which stand at the places of these."""
+SHM: Final = "shm"
+"""The folders within that of a sandbox which stand at the places of these, and of `/dev/shm`. They
+lie on a disk: files in memory would be bounded by nothing but the memory of this machine.
+"""
 KEYS: Final = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers")
 """Files that root alone may read, so they are hidden from commands of root."""
 UBUNTU: Final = "; on Ubuntu 24.04 and newer: install apparmor-profiles and enable its profile bwrap-userns-restrict"
@@ -80,7 +83,7 @@ def arguments(
 ) -> list[str]:
     """The options of `bwrap` for a command in `directory`.
 
-    `scratch`: the folder of this sandbox with `tmp` and `home`. `None`: both are empty each time.
+    `scratch`: the folder of this sandbox with `tmp`, `home` and `shm`. `None`: nothing is kept.
     `dies_with_starter`: all ends as soon as the thread that has started it ends.
     """
     made = [*("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")]
@@ -88,11 +91,16 @@ def arguments(
     made += ["--die-with-parent"] if dies_with_starter else []
     made += [*("--new-session", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")]
     made += ["--ro-bind-try", "/proc/sys", "/proc/sys"]
-    for folder in sorted(places.hidden, key=lambda one: len(one.parts)):
-        own = scratch is not None and str(folder) == "/tmp"  # noqa: S108 - a folder of its own stands there
-        made += ["--bind", f"{scratch}/{TMP}", str(folder)] if own else ["--tmpfs", str(folder)]
-    if places.home is not None:
-        made += ["--bind", f"{scratch}/{HOME}", str(places.home)] if scratch else ["--tmpfs", str(places.home)]
+    own = {Path("/tmp"): TMP, Path("/var/tmp"): TMP, places.home: HOME}  # noqa: S108 - folders of its own stand there
+    empty = []
+    for folder in sorted({*places.hidden, *filter(None, [places.home])}, key=lambda one: len(one.parts)):
+        if scratch is not None and folder in own:
+            made += ["--bind", f"{scratch}/{own[folder]}", str(folder)]
+        else:
+            made += ["--tmpfs", str(folder)]
+            empty.append(str(folder))
+    if scratch is not None:
+        made += ["--bind", f"{scratch}/{SHM}", "/dev/shm"]  # noqa: S108 - the same
     for path in _outermost(places.read):
         made += ["--ro-bind-try", str(path), str(path)]
     if network:  # names are resolved by a file that systemd keeps in /run
@@ -100,10 +108,13 @@ def arguments(
         made += ["--ro-bind-try", resolver, resolver] if resolver.startswith("/run/") else []
     if os.getuid() == 0:
         made += [word for path in KEYS if Path(path).exists() for word in ("--ro-bind", "/dev/null", path)]
-    for path in (places.workspace, *places.write):
+    for path in places.writable:
         made += ["--bind", str(path), str(path)]
-    for path in _outermost(places.protected):
-        made += ["--ro-bind", str(path), str(path)]
+    # A link that stands there now would lead this mount to what it names.
+    for real in filter(is_itself, _outermost(places.protected)):
+        made += ["--ro-bind", str(real), str(real)]
+    for place in (*empty, "/dev"):
+        made += ["--remount-ro", place]
     return [*made, "--chdir", str(directory or places.workspace)]
 
 

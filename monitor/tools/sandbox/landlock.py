@@ -1,58 +1,47 @@
-"""Commands whose file system is confined by Landlock, a part of Linux since 5.13.
+"""Commands that are started by a thread which has confined itself, so that they inherit it.
 
-A thread that has confined itself starts the commands, and they inherit it. That costs nothing, and
-the rest of the program stays free. Landlock has no name for "all but this", so a hidden folder
-means that everything beside it is named. It does not see changes of modes and times, sockets in
-files, nor UDP.
+That costs nothing, and the rest of the program stays free. Landlock, a part of Linux since 5.13,
+has no name for "all but this", so a hidden folder means that everything beside it is named. It does
+not see changes of modes and times.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import subprocess
-import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from monitor.tools.sandbox import landlock_program
-from monitor.tools.sandbox.landlock_program import confine_thread
+from monitor.tools.sandbox.box_program import NETWORK, BoxRules, confine_thread
 from monitor.tools.sandbox.sandbox_places import SandboxPlaces
 
-
-@dataclass(slots=True, frozen=True)
-class LandlockRules:
-    """What commands may read and write."""
-
-    readable: tuple[str, ...]
-    writable: tuple[str, ...]
-    network: bool
-
-    def argv(self, command: Sequence[str]) -> list[str]:
-        """A command line that confines itself before it becomes `command`. It takes 20 ms more."""
-        rules = json.dumps({"readable": self.readable, "writable": self.writable, "network": self.network})
-        return [sys.executable, "-I", "-S", landlock_program.__file__, rules, *command]
+DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+"""The devices that a command may use: none of them is a disk, a memory or a terminal of others."""
 
 
-def landlock_rules(places: SandboxPlaces, scratch: Path, *, network: bool) -> LandlockRules:
+def landlock_rules(places: SandboxPlaces, scratch: Path, *, network: bool) -> BoxRules:
     """The rules for commands in `places`."""
-    hidden = [*places.hidden, *([places.home] if places.home else []), Path("/proc")]
+    hidden = [*places.hidden, *([places.home] if places.home else []), Path("/proc"), Path("/dev")]
     readable = [*_beside(hidden), *_system_facts(), *places.read]
-    writable = [places.workspace, *places.write, scratch, Path("/dev")]
-    return LandlockRules(tuple(map(str, readable)), tuple(map(str, writable)), network)
+    writable = [*places.writable, scratch, *(Path("/dev", name) for name in DEVICES)]
+    return BoxRules(
+        files=True,
+        readable=tuple(map(str, readable)),
+        writable=tuple(map(str, writable)),
+        families=NETWORK if network else (),
+    )
 
 
-class LandlockThread:
+class ConfinedThread:
     """A thread that is confined for good, and starts commands that are confined with it.
 
     Raises `OSError` if the kernel refuses.
     """
 
-    def __init__(self, rules: LandlockRules) -> None:
+    def __init__(self, rules: BoxRules) -> None:
         self._asked: queue.SimpleQueue[tuple[list[str], dict[str, Any], queue.SimpleQueue[Any]] | None]
         self._asked = queue.SimpleQueue()
         ready: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
@@ -78,11 +67,11 @@ class LandlockThread:
 def _serve(
     asked: queue.SimpleQueue[tuple[list[str], dict[str, Any], queue.SimpleQueue[Any]] | None],
     ready: queue.SimpleQueue[BaseException | None],
-    rules: LandlockRules,
+    rules: BoxRules,
 ) -> None:
     """Knows nothing of its owner, which is free to be forgotten and closes it then."""
     try:
-        confine_thread(rules.readable, rules.writable, network=rules.network)
+        confine_thread(rules)
     except BaseException as error:  # noqa: BLE001 - raised by the one that waits
         ready.put(error)
         return

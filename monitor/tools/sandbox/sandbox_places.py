@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -14,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from monitor._util.argument_checks import is_whole
 from monitor.errors import ConfigError
 
 
@@ -24,19 +23,30 @@ class Sandbox:
     Without options they read the system. They write the workspace, and temporary files of their
     own. The home is empty, and there is no network. The workspace's `.git`, its
     `agent-monitor.toml`, and the folders in which coding agents and editors keep hooks, are
-    read-only.
+    read-only. What the box is, is decided before the first command: nothing in the workspace widens
+    it.
     """
 
     network: bool = False
-    """Whether they reach the network."""
+    """Whether they reach the network, and the servers of this machine by it."""
     write: Collection[str | os.PathLike[str]] = ()
     """Paths that they may write too. `".git"` lets them commit. Relative paths begin in the
     workspace, `~` is the home.
     """
     read: Collection[str | os.PathLike[str]] = ()
-    """Paths that they may read too, such as `~/.gitconfig`: the home is hidden."""
+    """Paths that they may read too, such as `~/.gitconfig`: the home is hidden. A worktree needs
+    the repository that it belongs to.
+    """
     env: Collection[str] = ()
     """Names of variables of this process that they get besides the usual ones."""
+    memory_bytes: int | None = None
+    """The most memory of each process for its data. `None`: half of this machine's, as the kernel
+    has it for folders in memory.
+    """
+    file_bytes: int = 8 * 1024**3
+    """The most bytes of each file that they write: twice the largest layer of usual images."""
+    processes: int = 4096
+    """The most processes and threads of the user in it. The kernel does not hold root to this."""
     required: bool = False
     """Whether it is an error if this machine cannot confine files, network and processes. False:
     commands run with what there is, and the run says so in a `SandboxWarning`.
@@ -50,6 +60,13 @@ class Sandbox:
                 )
         if {type(self.network), type(self.required)} != {bool}:
             raise ConfigError("Sandbox: network and required are True or False, such as Sandbox(network=True)")
+        for name, number in {
+            "memory_bytes": self.memory_bytes,
+            "file_bytes": self.file_bytes,
+            "processes": self.processes,
+        }.items():
+            if number is not None and not (is_whole(number) and number > 0):
+                raise ConfigError(f"Sandbox({name}={number!r}): give a whole number above 0")
 
 
 SandboxOption: TypeAlias = Sandbox | Literal["required", "auto"] | None
@@ -93,9 +110,6 @@ PROGRAMS: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "JAVA
 NESTED_DEPTH: Final = 3
 NESTED_FOLDERS: Final = 500
 """How deep, and in how many folders, repositories within the workspace are looked for."""
-MOST_ASKED: Final = 20
-"""The most repositories that are asked where they keep their data."""
-GIT_S: Final = 5.0
 TEMPORARY: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - hidden, not used
 """Folders with sockets and files of other programs."""
 
@@ -118,6 +132,16 @@ class SandboxPlaces:
     """What stands in the workspace and is read-only."""
     watched: tuple[Path, ...]
     """The places of all that would be protected, also of what is not there."""
+
+    @property
+    def writable(self) -> list[Path]:
+        """The folders that can be written, each outer one before the inner ones. Those between two
+        of them are among them: each is a mount, and a mount cannot be moved away.
+        """
+        named = {self.workspace, *(path for path in self.write if not _within(path, self.workspace))}
+        between = {above for path in named for above in path.parents if any(_within(above, one) for one in named)}
+        inner = {above for path in self.protected for above in path.parents if self.workspace in above.parents}
+        return sorted(named | between | inner, key=lambda path: len(path.parts))
 
     def state(self) -> dict[Path, tuple[int, ...] | None]:
         """What stands in the watched places now. A folder is known by its identity, a file by its
@@ -142,11 +166,7 @@ def places_of(workspace: Path, sandbox: Sandbox, environment: Mapping[str, str])
     hidden = [*homes, *(Path(one) for one in TEMPORARY if Path(one).is_dir() and not Path(one).is_symlink())]
     write = [_given(path, workspace, "write") for path in sandbox.write]
     read = [_given(path, workspace, "read") for path in sandbox.read]
-    repositories = list(_repositories(workspace))
-    inside: list[Path] = [*(workspace / name for name in PROTECTED), *repositories]
-    for repository in repositories[:MOST_ASKED]:
-        for real in _of_git(repository):
-            (inside if _within(real, workspace) else read).append(real)
+    inside = [*(workspace / name for name in PROTECTED), *_repositories(workspace)]
     opened = [path for path in write if path != workspace and path not in workspace.parents]
     watched = _unique(path for path in inside if not any(_within(path, one) for one in opened))
     seen = _unique([*read, *(one for one in _programs(environment, homes) if any(_within(one, h) for h in hidden))])
@@ -155,20 +175,39 @@ def places_of(workspace: Path, sandbox: Sandbox, environment: Mapping[str, str])
         home=homes[0] if homes else None,
         open_homes=tuple(home for home in every if home not in homes),
         hidden=tuple(one for one in hidden if one not in homes[:1]),
-        read=tuple(one for one in seen if one.exists() and not _within(one, workspace)),
+        read=tuple(one for one in seen if one.exists() and not any(_within(one, path) for path in (workspace, *write))),
         write=tuple(path for path in write if path.exists()),
-        protected=tuple(path for path in watched if os.path.lexists(path)),
+        protected=tuple(path for path in watched if is_itself(path)),
         watched=tuple(watched),
     )
 
 
 def _given(path: str | os.PathLike[str], workspace: Path, option: str) -> Path:
-    place = workspace / Path(path).expanduser()
+    place = Path(os.path.normpath(workspace / Path(path).expanduser()))
+    if (real := within_itself(place, workspace)) is None:
+        raise ConfigError(
+            f"Sandbox({option}=[{str(path)!r}]): a link leads out of the workspace, and what is confined could have"
+            f" made it; if you mean its target, write Sandbox({option}=[{str(place.resolve())!r}])"
+        )
+    if not _within(real, workspace) and not real.exists():
+        raise ConfigError(f"Sandbox({option}=[{str(path)!r}]): there is no {real}; name a path that exists")
+    return real
+
+
+def within_itself(place: Path, workspace: Path) -> Path | None:
+    """The real path of `place`. `None`: it is named in the workspace, and a link leads out of it.
+    Raises `ConfigError` for what is no path.
+    """
     try:
         real = place.resolve()
-        return real if _within(real, workspace) else place.resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"Sandbox({option}=[{str(path)!r}]): {error}; name a path that exists") from None
+        raise ConfigError(f"{str(place)!r} is no path: {error}") from None
+    return None if _within(place, workspace) and not _within(real, workspace) else real
+
+
+def is_itself(path: Path) -> bool:
+    """Whether something stands at `path`, and no link leads to it."""
+    return os.path.lexists(path) and os.path.realpath(path) == str(path)
 
 
 def _homes() -> Iterator[Path]:
@@ -199,25 +238,6 @@ def _repositories(workspace: Path) -> Iterator[Path]:
                     yield Path(entry.path)
                 elif depth < NESTED_DEPTH and entry.is_dir(follow_symlinks=False) and entry.name != "node_modules":
                     waiting.append((Path(entry.path), depth + 1))
-
-
-def _of_git(place: Path) -> Iterator[Path]:
-    """Where git itself says that the repository of `place` keeps its data and its hooks."""
-    with suppress(OSError):
-        if place.is_symlink():
-            yield place.resolve()
-    git = shutil.which("git")
-    if git is None:
-        return
-    asked = [git, "-C", str(place.parent), "rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "hooks"]
-    with suppress(OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        said = subprocess.run(  # noqa: S603 - git itself
-            asked, capture_output=True, timeout=GIT_S, check=False, stdin=subprocess.DEVNULL
-        )
-        for line in said.stdout.decode().splitlines() if said.returncode == 0 else ():
-            real = (place.parent / line).resolve()
-            if real.exists():
-                yield real
 
 
 def _programs(environment: Mapping[str, str], homes: Iterable[Path]) -> Iterator[Path]:

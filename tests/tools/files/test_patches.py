@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -254,3 +256,64 @@ def test_a_patch_makes_no_link_and_no_submodule(mode: str):
         read_patch(f"diff --git a/l b/l\n{mode}\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc/passwd\n")
     (made,) = read_patch("diff --git a/l b/l\nnew file mode 100755\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+x 120000\n")
     assert made.path == "l"
+
+
+KILLED = """
+import os, sys, asyncio
+from monitor.chunks import ToolCall
+from monitor.tools import FileTools, ToolContext, Workspace
+place, kill_at = sys.argv[1], int(sys.argv[2])
+made = 0
+for name in ("write", "remove"):
+    def dies(self, *given, real=getattr(Workspace, name), **options):
+        global made
+        if made == kill_at:
+            os.kill(os.getpid(), 9)
+        made += 1
+        return real(self, *given, **options)
+    setattr(Workspace, name, dies)
+tools = FileTools(Workspace(place), patch=True)
+tool = [one for one in tools.tools() if one.spec.name == "apply_patch"][0]
+read = [one for one in tools.tools() if one.spec.name == "read_file"][0]
+async def main():
+    from monitor.tools.base import CallingRun
+    run = CallingRun()
+    for path in ("a.py", "old.py", "c.py"):
+        await read.call({"path": path}, ToolContext(ToolCall("1", "read_file", {}), run))
+    await tool.call({"patch": sys.argv[3]}, ToolContext(ToolCall("1", "apply_patch", {}), run))
+asyncio.run(main())
+"""
+
+
+def killed(place: Path, kill_at: int) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-c", KILLED, str(place), str(kill_at), PATCH], check=False)
+
+
+@pytest.mark.parametrize("kill_at", range(7))
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_patch_whose_program_is_killed_is_all_or_none_at_the_next_start(desk: Desk, kill_at: int):
+    before = desk.files()
+    done = killed(desk.place, kill_at)
+    assert done.returncode in (-9, 0)
+    FileTools(Workspace(desk.place), patch=True)
+    now = desk.files()
+    assert now == before if done.returncode else "moved/c.py" in now
+    assert not [name for name in now if name.startswith(".agent-monitor")]
+
+
+async def test_what_changed_after_the_program_died_is_not_taken_back(desk: Desk):
+    killed(desk.place, 2)
+    (desk.place / "a.py").write_text("edited by a person")
+    FileTools(Workspace(desk.place), patch=True)
+    assert desk.files()["a.py"] == "edited by a person"
+
+
+async def test_a_journal_that_somebody_else_has_written_reaches_nothing_protected(desk: Desk):
+    (desk.place / ".git").mkdir()
+    for path in ("../out", ".git/hooks", "/etc/zz"):
+        entry = {"path": path, "before": "eA==", "after": None}
+        (desk.place / ".agent-monitor-patch-x").write_text(json.dumps([entry]))
+        FileTools(Workspace(desk.place), patch=True)
+        assert not (desk.place / path).exists()
+    (desk.place / ".agent-monitor-patch-y").symlink_to("/dev/zero")
+    FileTools(Workspace(desk.place), patch=True)

@@ -20,7 +20,9 @@ ARGUMENTS = [*sys.argv[1:], *["0", "1", "", ""][len(sys.argv) - 1 :]]
 PER_PAGE, PAGES, LOG, START = int(ARGUMENTS[0]), int(ARGUMENTS[1]), ARGUMENTS[2], ARGUMENTS[3]
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 OWN = ["echo", "die", "block", "wait", "slow", "pid", "big", "garbage", "escape", "add_tool", "describe", "odd", "rude"]
+OWN += ["parts"]
 TOOLS: list[dict[str, Any]] = [{"name": name, "description": "", "inputSchema": SCHEMA} for name in OWN]
+ANSWERED: list[str] = []
 LOCK = threading.Lock()
 INITIALIZED = False
 ASKED: dict[Any, Any] = {}
@@ -54,7 +56,7 @@ def answer(request: Any, text: str) -> None:
     send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
 
 
-def call(request: Any) -> None:  # noqa: C901 - one case for each tool
+def call(request: Any) -> None:  # noqa: C901, PLR0911, PLR0912 - one case for each tool
     parameters = request["params"]
     name, text = parameters["name"], (parameters.get("arguments") or {}).get("text", "")
     match name:
@@ -75,6 +77,9 @@ def call(request: Any) -> None:  # noqa: C901 - one case for each tool
             return answer(request, str(os.getpid()))
         case "big":
             return answer(request, "x" * int(text))
+        case "parts":
+            part = {"type": "text", "text": "x"}
+            return send({"id": request["id"], "result": {"content": [part] * int(text)}})
         case "garbage":
             sys.stdout.flush()
             os.write(1, b'this is no JSON\n\xff\xfe\n{"jsonrpc": "2.0"}\n[]\n\n')
@@ -94,6 +99,15 @@ def call(request: Any) -> None:  # noqa: C901 - one case for each tool
             return send(
                 {"id": "q1", "method": "elicitation/create", "params": {"message": text, "requestedSchema": schema}}
             )
+        case "nag":  # five questions, the first two at once
+            ASKED["nag"] = request
+            for number in range(5):
+                if number > 1:
+                    while len(ANSWERED) < number:
+                        handle(json.loads(sys.stdin.readline()))
+                question = {"message": f"question {number}", "requestedSchema": {"type": "object", "properties": {}}}
+                send({"id": f"nag{number}", "method": "elicitation/create", "params": question})
+            return None
         case "run":
             shell, none = ["sh", "-c", text], subprocess.DEVNULL
             wrote = subprocess.run(shell, capture_output=True, text=True, stdin=none, check=False)
@@ -105,13 +119,17 @@ def call(request: Any) -> None:  # noqa: C901 - one case for each tool
     return answer(request, text or f"called {name}")
 
 
-def handle(message: Any) -> None:
+def handle(message: Any) -> None:  # noqa: C901 - one case for each method
     global INITIALIZED  # noqa: PLW0603 - it is the state of this program
     match message.get("method"):
         case str() if START == "silent" and not INITIALIZED and message["method"] != "initialize":
             return
         case None:  # an answer to a question of ours
-            if message.get("id") in ASKED:
+            if str(message.get("id")).startswith("nag"):
+                ANSWERED.append((message.get("result") or {}).get("action", "error"))
+                if len(ANSWERED) == 5:
+                    answer(ASKED.pop("nag"), json.dumps(ANSWERED))
+            elif message.get("id") in ASKED:
                 answer(ASKED.pop(message["id"]), json.dumps(message.get("result") or message.get("error")))
         case "resources/list":
             found = [{"uri": "notes://a", "name": "a", "description": "the notes"}]
@@ -168,6 +186,7 @@ if START == "bad":
     TOOLS.append({"name": "last", "inputSchema": SCHEMA, "execution": {"taskSupport": "optional"}})
 if START == "reads":
     TOOLS.append({"name": "survey", "description": "Asks the person.", "inputSchema": SCHEMA})
+    TOOLS.append({"name": "nag", "description": "Asks the person often.", "inputSchema": SCHEMA})
 if START == "shell":
     TOOLS.append({"name": "run", "description": "Run a command.", "inputSchema": SCHEMA})
 if START.startswith("once"):  # it starts once, and never again

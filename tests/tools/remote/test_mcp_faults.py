@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 import monitor
@@ -259,8 +262,49 @@ async def test_a_person_answers_what_a_server_asks(answer: Any, sent: dict[str, 
     assert json.loads(finished.text) == sent
     (request,) = asked
     assert "\x1b" not in request.why
-    assert request.why.startswith("an MCP server asks: Who are ")
+    assert request.why.startswith("an MCP server asks: plain: Who are ")
     assert set(request.arguments) == {"name", "age"}
+
+
+async def test_a_server_asks_one_question_at_a_time_and_three_in_a_call():
+    asked: list[str] = []
+
+    async def approver(request: ApprovalRequest) -> ApprovalAnswer:
+        asked.append(request.why)
+        await anyio.lowlevel.checkpoint()
+        return ApprovalAnswer(id=request.id, decision="approved", arguments={})
+
+    with capture_events() as events:
+        await monitor.Supervisor(
+            ScriptedModel([call("plain__nag"), "Done."]),
+            tools=[plain("reads")],
+            calls=monitor.runs.ToolCalls(approver=approver),
+        ).run("x")
+    (finished,) = (event.result for event in events if isinstance(event, ToolFinished))
+    assert sorted(json.loads(finished.text)) == ["accept"] * 3 + ["decline"] * 2
+    assert len(asked) == 3
+    assert all(why.startswith("an MCP server asks: plain: question") for why in asked)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_answer_of_many_parts_does_not_stop_the_event_loop():
+    async with plain() as server, anyio.create_task_group() as group:
+        longest = 0.0
+
+        async def beat() -> None:
+            nonlocal longest
+            while True:
+                before = time.perf_counter()
+                await anyio.sleep(0.01)
+                longest = max(longest, time.perf_counter() - before)
+
+        group.start_soon(beat)
+        began = time.perf_counter()
+        text = await ask(server, "parts", text="300000")
+        took = time.perf_counter() - began
+        group.cancel_scope.cancel()
+    assert text.count("x") == 300_000
+    assert longest < max(1.0, took / 2)  # the parser of JSON holds the interpreter for a part of it
 
 
 async def test_without_an_approver_a_server_is_told_that_nobody_can_be_asked(tmp_path: Path):

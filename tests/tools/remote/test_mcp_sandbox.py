@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -91,6 +92,7 @@ def box_of(place: Path) -> int:
 @LANDLOCK
 async def test_without_bubblewrap_a_server_is_confined_by_landlock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bubblewrap, "program", lambda workspace=None: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # it does not hold root, and is not chosen for it
     place = tmp_path / "work"
     place.mkdir()
     async with server(place, sandbox=Sandbox(network=True)) as opened:
@@ -99,6 +101,31 @@ async def test_without_bubblewrap_a_server_is_confined_by_landlock(tmp_path: Pat
         assert await run(opened, "echo a > f; cat f") == "a\n"
         assert SECRET not in await run(opened, f"cat {tmp_path}/home/.ssh/key")
         assert "denied" in await run(opened, f"touch {tmp_path}/outside")
+
+
+@BUBBLEWRAP
+async def test_a_server_whose_modules_are_hidden_says_what_to_type(tmp_path: Path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    package = tmp_path / "home" / "package"
+    (package / "dist").mkdir(parents=True)
+    (package / "node_modules" / "needed").mkdir(parents=True)
+    (package / "node_modules" / "needed" / "index.js").write_text("")
+    (package / "dist" / "server.js").write_text("require('needed')")
+    (tmp_path / "work").mkdir()
+    made = McpServer([node, str(package / "dist" / "server.js")], name="npm", directory=str(tmp_path / "work"))
+    with pytest.raises(ConfigError, match="MODULE_NOT_FOUND") as caught:
+        await made.__aenter__()
+    assert f"write sandbox=Sandbox(network=True, read=['{package}'])" in str(caught.value)
+
+
+def test_a_link_of_the_directory_opens_nothing_elsewhere(tmp_path: Path):
+    place = tmp_path / "work"
+    place.mkdir()
+    (place / "data").symlink_to(tmp_path / "home")
+    with pytest.raises(ConfigError, match=f"if you mean it, write {tmp_path}/home"):
+        McpServer(["server", "data"], directory=str(place))
 
 
 async def test_an_address_has_no_sandbox():

@@ -165,7 +165,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_others_go_on(tmp_
     async with plain(0, 1, log) as server:
         async with anyio.create_task_group() as group:
             group.start_soon(ask, server, "wait", 100)
-            await anyio.wait_all_tasks_blocked()
+            await until(lambda: "call wait" in log.read_text())
             group.cancel_scope.cancel()
         assert await ask(server, "echo", "still here") == "still here"
         assert log.read_text().endswith("call wait\ncancelled\ncall echo\n")
@@ -237,8 +237,9 @@ async def test_it_may_be_closed_by_another_task_than_the_one_that_opened_it():
         await ask(server, "echo")
 
 
-async def test_a_call_that_waits_while_the_server_is_closed_has_an_end():
-    server = plain()
+async def test_a_call_that_waits_while_the_server_is_closed_has_an_end(tmp_path: Path):
+    log = tmp_path / "log"
+    server = plain(0, 1, log)
     await server.__aenter__()
     said: list[str] = []
 
@@ -250,7 +251,7 @@ async def test_a_call_that_waits_while_the_server_is_closed_has_an_end():
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
-        await anyio.wait_all_tasks_blocked()
+        await until(lambda: "call wait" in log.read_text())
         await server.__aexit__(None, None, None)
     assert said == [
         "the MCP server 'plain' gave no answer: it was closed during the call; what it did until then is not known"

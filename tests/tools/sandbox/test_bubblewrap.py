@@ -102,7 +102,7 @@ def test_the_order_of_the_mounts_keeps_what_is_protected():
         watched=(),
     )
     given = bubblewrap.arguments(places, network=False, scratch=Path("/scratch"))
-    mounts = ["/", "/tmp", "/home/u", "/home/u/.pyenv", "/home/u/w", "/data", "/home/u/w/.git"]
+    mounts = ["/", "/tmp", "/home/u", "/home/u/.pyenv", "/data", "/home/u/w", "/home/u/w/.git"]
     positions = [max(index for index, word in enumerate(given[:-2]) if word == mount) for mount in mounts]
     assert positions == sorted(positions)
     assert given.index("/proc/sys") > given.index("--proc")

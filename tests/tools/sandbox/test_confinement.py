@@ -414,6 +414,7 @@ def test_a_path_that_does_not_exist_is_refused(place: Path):
 @pytest.fixture
 def landlocked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bubblewrap, "program", lambda workspace=None: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # it does not hold root, and is not chosen for it
 
 
 LANDLOCK_FORBIDDEN = {

@@ -39,22 +39,14 @@ def test_programs_in_the_home_are_seen_and_keys_are_not(home: Path, tmp_path: Pa
     assert not {home, home / ".ssh", home / ".cargo", home / "own"} & set(found)
 
 
-def test_the_data_of_a_repository_are_where_git_says(tmp_path: Path, home: Path):
-    work = tmp_path / "work"
-    git("init", "-q", "--separate-git-dir", work / "data", work)
-    git("-C", work, "config", "core.hooksPath", "tools/hooks")
-    (work / "tools" / "hooks").mkdir(parents=True)
-    found = places(work)
-    assert {work / ".git", work / "data", work / "tools" / "hooks"} <= set(found.protected)
-
-
-def test_a_worktree_reads_its_repository_elsewhere(home: Path, tmp_path: Path):
+def test_no_repository_opens_a_path(home: Path, tmp_path: Path):
+    """A worktree names its repository; what its `.git` says is not read."""
     git("init", "-q", home / "repository")
     git("-C", home / "repository", "commit", "-q", "--allow-empty", "-m", "x")
     git("-C", home / "repository", "worktree", "add", "-q", tmp_path / "tree")
-    found = places(tmp_path / "tree")
-    assert home / "repository" / ".git" in found.read
-    assert tmp_path / "tree" / ".git" in found.protected
+    assert not [path for path in places(tmp_path / "tree").read if (home / "repository") in (path, *path.parents)]
+    assert tmp_path / "tree" / ".git" in places(tmp_path / "tree").protected
+    assert home / "repository" in places(tmp_path / "tree", read=["~/repository"]).read
 
 
 def test_repositories_within_are_protected(tmp_path: Path, home: Path):
