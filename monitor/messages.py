@@ -428,8 +428,8 @@ class ApprovalRequest:
     """The call that is asked for. `""`: the whole run is held."""
     tool: str
     arguments: Any
-    """The arguments as the person sees them: as they are, but for a text such as `<secret of 24
-    characters>` in the place of a secret that is one plain word.
+    """The arguments as the person sees them. In the place of a secret that is one plain word stands
+    a text such as `<secret of 24 characters>`.
     """
     schema_hash: str
     """The hash of the tool's description and schema."""

@@ -94,8 +94,19 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def cleaned(doc: str) -> str:
-    """A docstring without its indentation, so that only code is indented."""
-    return "\n".join([doc.split("\n", 1)[0], *textwrap.dedent("\n".join(doc.split("\n")[1:])).split("\n")])
+    """A docstring without its indentation, so that only code is indented. What is indented and does
+    not continue a list is code, such as the examples of a command.
+    """
+    first, *others = doc.split("\n")
+    lines, in_list, in_code = [first], False, False
+    for line in textwrap.dedent("\n".join(others)).split("\n"):
+        indented = line.startswith("  ")
+        if indented and not in_list and not in_code:
+            lines.append("")
+        in_code = indented and not in_list
+        in_list = in_list if indented or not line else line.startswith("- ") or line[:1].isdigit()
+        lines.append(f"    {line}" if in_code else line)
+    return "\n".join(lines)
 
 
 def files_in(paths: list[str]) -> list[Path]:

@@ -73,7 +73,7 @@ class _Numbering:
         self.known: dict[str, _Known] = {}
 
     def add(self, key: str, turn: int, shown: str) -> tuple[_Known, bool]:
-        """What is known under `key`, and whether it came before."""
+        """The entry of `key`, and whether it came before."""
         known = self.known.pop(key, None)
         again = known is not None
         if known is None:

@@ -166,8 +166,8 @@ def facts_of(connection: SqlConnection) -> dict[str, Any]:
 
 
 def has_foreign_log(connection: SqlConnection, path: Path, *, owns: bool) -> bool:
-    """Whether the file says that it was closed as a whole, and its log is not that of its last
-    owner or of the next one. `connection` reads both.
+    """Whether the file says that it was closed as a whole, and has another session's log beside it.
+    `connection` reads both.
     """
     if not _size(log_path(path)) or not (owns or live_owner(lock_path(path)) is None):
         return False

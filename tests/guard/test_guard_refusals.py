@@ -30,6 +30,7 @@ async def made(guard: monitor.Guard, turns: int, *, asks: bool) -> tuple[list[To
     return answers, verdicts
 
 
+@pytest.mark.feature("US-03")
 @pytest.mark.feature("US-01")
 async def test_the_guard_answers_the_refused_call_in_the_place_of_its_tool():
     async with monitor.Guard(policy=monitor.Ladder()) as guard:
@@ -40,6 +41,7 @@ async def test_the_guard_answers_the_refused_call_in_the_place_of_its_tool():
     assert [type(verdict) for verdict in verdicts] == [monitor.Nudge, monitor.WithdrawTool]
 
 
+@pytest.mark.feature("US-03")
 @pytest.mark.feature("US-01")
 async def test_a_loop_that_has_carried_the_call_out_gets_the_words_for_the_model():
     async with monitor.Guard(policy=monitor.Ladder()) as guard:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def calls(number: int, name: str = "look", *, changing: bool = False) -> Iterato
         yield {"role": "tool", "tool_results": [{"name": name, "text": f"result {at}" if changing else "locked"}]}
 
 
+@pytest.mark.feature("US-12")
 def test_the_repeated_calls_are_marked_and_the_one_at_which_the_loop_was_seen():
     run = told(user("open it"), *calls(20, "read", changing=True), *calls(9))
     marked = [step for step in run.details.steps if step.repeated]

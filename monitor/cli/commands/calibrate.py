@@ -258,8 +258,8 @@ def calibrate(
       agent-monitor calibrate ~/.claude/projects --at-most 2%
       agent-monitor calibrate labelled.jsonl.gz --json
 
-    Exit code: 0; 2 if there are too few runs for the promise, if the line lies
-    among loops or above all settings, or if a file or a line could not be read.
+    Exit code: 0; 2 if there are too few runs for the promise, or if the line lies
+    among loops or above all settings. Also 2 if a file or a line could not be read.
     """
     console, complaints = output.stdout(), output.stderr()
     share, out, loops = options.share, options.out, options.loops

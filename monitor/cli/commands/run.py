@@ -149,7 +149,7 @@ def resume(
       agent-monitor sessions resume tidy
       agent-monitor sessions resume tidy --model openai:gpt-5.2
 
-    What is printed, Ctrl-C and the exit codes are as those of agent-monitor run.
+    Output, Ctrl-C and exit codes are those of agent-monitor run.
     Without a terminal, a call that needs an approval goes on waiting: exit code 8.
     A session that another process is writing is refused, and stays as it is.
     """

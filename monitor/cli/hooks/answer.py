@@ -164,7 +164,8 @@ class WatchedEnd:
         """The number of calls that may follow the last one before the detectors see a loop,
         whatever they are. At most `MOST_FREE`. Nothing else can be asked of the run after that.
         """
-        steps = [left for one in self._detectors if (left := getattr(one, "steps_left", None)) is not None]
+        known = [getattr(one, "steps_left", None) for one in self._detectors]
+        steps: list[int] = [left for left in known if left is not None]
         rings = [ring for ring in range(1, LONGEST_RING + 1) if self._may_be_ring(ring)]
         ways = [self, *(self.branch() for _ in rings[1:])]
         tried = [way.calls_to_loop(ring) for way, ring in zip(ways, rings, strict=False)]

@@ -241,7 +241,7 @@ class Inputs:
     older: int = 0
     """The number of files that were last written before `--since`."""
     complaints: Complaints = field(default_factory=Complaints)
-    """What is to be said of the paths, after the result."""
+    """Complaints about the paths, for the end of the output."""
 
     @property
     def bytes(self) -> int:

@@ -91,7 +91,7 @@ class SeenCall:
 
 @dataclass(slots=True, frozen=True)
 class UnansweredCall:
-    """What is kept of a call until its result comes."""
+    """The facts about a call that are needed when its result comes."""
 
     index: int
     name: str
@@ -323,7 +323,7 @@ class CallFront:
         return self._told("answered", CallAnswer(asked, policy, chunk))
 
     def _told(self, what: str, *said: object) -> Sequence[Detection]:
-        """What the rules find when each is told the same."""
+        """Call the method `what` of each rule, and return all findings."""
         found: Sequence[Detection] = NOTHING
         for rule in self._rules:
             self.name = rule.name
@@ -343,7 +343,7 @@ class CallFront:
 
 
 Shown: TypeAlias = Detector | CallFront
-"""What is shown the calls of a run."""
+"""A detector, or the front that reads the calls for several of them."""
 
 
 def joined(detectors: Iterable[Detector]) -> list[Shown]:

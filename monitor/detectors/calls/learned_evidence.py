@@ -55,7 +55,7 @@ the nodes to the left and to the right.
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class EvidenceModel:
-    """What was learnt, as `evidence.json` has it."""
+    """The learned model, as `evidence.json` has it."""
 
     features: Sequence[str]
     """The names of the features that are used, in the order of their places."""

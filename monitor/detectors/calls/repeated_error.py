@@ -1,6 +1,6 @@
 """Two detectors of one failure again and again. Failure answered: a model asks in ever other words
-for what can not be had, or calls a tool that does not exist ("X is not a valid tool", nine times).
-It varies the arguments, and may make real calls in between.
+for a thing that is not there. Or it calls a tool that does not exist ("X is not a valid tool", nine
+times). It varies the arguments, and may make real calls in between.
 
 Rules:
 
@@ -14,8 +14,8 @@ Rules:
 - The third call is a suspicion and the fifth a loop: in 664 recorded good runs no tool gave the
   same error to five different calls. Items that the request names ("each of the 14 files") are
   added to both numbers.
-- `UnknownTool` counts the calls of a tool that is not in `known`, else those whose answer begins
-  with a phrase by which frameworks say that there is no such tool.
+- `UnknownTool` counts the calls of a tool that is not in `known`. Without `known`, it counts calls
+  whose answer begins with a phrase of a framework that says so.
 """
 
 from __future__ import annotations

@@ -147,6 +147,6 @@ def packed(marks: Iterable[int]) -> str:
 
 
 def unpacked(text: str) -> list[int]:
-    """What was `packed`."""
+    """The marks in a text that `packed` has made."""
     data = base64.b64decode(text)
     return [int.from_bytes(data[at : at + MARK_BYTES], "little") for at in range(0, len(data), MARK_BYTES)]

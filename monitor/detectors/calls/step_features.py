@@ -2,14 +2,14 @@
 
 Failure answered: hand-set rules for kinds of steps (a clock, a receipt, the next page) never end,
 and each new one misreads some other run. Here a step has some forty numbers that know nothing of
-any tool, and of no language but numerals. They say how the call differs from earlier calls, what
-the result shows that was not shown before, how steps return, and what the request allows.
+any tool, and of no language but numerals. They say how the call differs from earlier calls, and
+what is new in the result. They also say how steps return, and what the request allows.
 `evidence.json` says what they are worth together.
 
 Rules:
 
 - A result is read given its call: what the call said is not counted as shown.
-- Words, numbers and ids (`v7`, `8f3a`) are told apart. Each is known by 32 bits (`mark`).
+- Words, numbers and ids (`v7`, `8f3a`) are kept apart. Each is known by 32 bits (`mark`).
 - Of a long text the beginning and the end are read, and the middle is one id (`abridged`).
 - `recent.X` and `lasting.X` are running means of the number `X` over about 4 and 12 steps. Calls
   that were made together count as one step.
@@ -188,7 +188,7 @@ class DescribedStep:
 
 @dataclass(slots=True, frozen=True)
 class Described:
-    """What is known of a step."""
+    """A step in numbers and in words."""
 
     features: Mapping[str, float]
     """The numbers, by their name."""

@@ -29,7 +29,8 @@ ONLY: Final = 1
 """The number of the session in a file."""
 PAGE_BYTES: Final = 512
 """A step changes some rows of many tables, and the log takes each changed page whole. A turn with a
-call of 2 kB writes 20 kB to the log with pages of 512 bytes, 29 kB with 1,024 and 90 kB with 4,096.
+call of 2 kB writes 20 kB to the log with pages of 512 bytes. With 1,024 it writes 29 kB, with 4,096
+90 kB.
 """
 CHECKPOINT_PAGES = 8_000
 """Pages of the log after which it is copied into the file: 4 MB, as SQLite has it."""

@@ -44,10 +44,10 @@ class TerminalApprover:
     """Asks on the terminal, one question after the other.
 
     The whole call is shown; one that is too long to be read is refused. In text of a model or a
-    tool, each character that does not print is escaped. What was typed before the question is
-    dropped, and an answer within 0.3 s does not count, because nobody has read the question by
-    then. `read`: reads a line, in a worker thread. The end of the input is a refusal. `now`: the
-    time in seconds.
+    tool, each character that does not print is escaped. Keys that were typed before the
+    question are dropped. An answer within 0.3 s does not count, because nobody can have read the
+    question. `read`: reads a line, in a worker thread. The end of the input is a refusal. `now`:
+    the time in seconds.
     """
 
     def __init__(
@@ -288,8 +288,8 @@ def scopes_of(entry: ToolEntry, call: JudgedCall) -> tuple[str, ...]:
 
 def _meant(entry: ToolEntry, call: JudgedCall) -> tuple[str, Sequence[str]]:
     """The call as a text, and the texts that would stand for more than this call. They are empty
-    for a call with a secret, for a line that is not plain or writes a file by a redirection, and
-    for code that runs in no sandbox.
+    for a call with a secret, and for code that runs in no sandbox. So they are for a line that is
+    not plain, or that writes a file by a redirection.
     """
     kind, place = entry.traits.kind, call.place
     others = {name: call.arguments[name] for name in call.other_texts}

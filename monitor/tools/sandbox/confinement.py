@@ -48,7 +48,7 @@ class SandboxFound:
     detail: str
     """What it does not confine, and why there is no better one; empty for a full sandbox."""
     opened: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    """What was decided to be open to commands, such as `write /work`; for people."""
+    """The places that are open to commands, such as `write /work`; for people."""
 
     @property
     def holds(self) -> bool:
@@ -108,8 +108,8 @@ class Confinement:
             return landlock_rules(self._places, self._scratch, network=self._network)
         if not self._is("bubblewrap"):
             return None
-        # One with the rights of root would lose them, and without a network namespace the sockets
-        # of others that are no files are out of reach only if there are none of that family.
+        # A program with the rights of root would lose them. Without a network namespace, abstract
+        # sockets of others are out of reach only if there are no sockets of that family.
         scoped = self._network and version() >= SCOPES_SINCE and not Path(self._bwrap).stat().st_mode & stat.S_ISUID
         own = (UNIX,) if scoped or not self._network else ()
         return BoxRules(files=False, families=(*NETWORK, *own), scoped=scoped)

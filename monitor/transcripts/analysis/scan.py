@@ -306,9 +306,9 @@ class RunScanner:
                 return
 
     def _written_later(self, chunk: TextDelta | ReasoningDelta) -> None:
-        """What is written behind the end that the policy would have made: a detector may find very
-        many repetitions in it, so only messages that are compared as a whole are read, as far as
-        their beginning goes.
+        """Text behind the end that the policy would have made. A detector may find very many
+        repetitions in it. So only messages that are compared as a whole are read, and only their
+        beginning.
         """
         if self._loop is not None and self._loop.channel == "messages" and isinstance(chunk, TextDelta):
             self._core.feed_text(chunk.text[:SLICE_CHARS], 0.0)

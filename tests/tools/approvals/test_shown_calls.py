@@ -109,6 +109,7 @@ def always(asked: ApprovalRequest) -> Any:
     return answer("approved", always=asked.scopes[0])(asked)
 
 
+@pytest.mark.feature("US-10")
 @pytest.mark.parametrize(
     ("given", "opened", "says"),
     [

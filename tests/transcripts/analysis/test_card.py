@@ -37,6 +37,7 @@ def card_of(*runs: SurveyedRun) -> str:
     return card.said()
 
 
+@pytest.mark.feature("US-12")
 def test_one_of_many_runs(tmp_path: Path):
     fine = run_of(tmp_path, 1)
     looping = run_of(tmp_path, 12, model="gpt-4o-2024-08-06", tokens=100_000)
