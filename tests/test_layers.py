@@ -41,6 +41,7 @@ IMPURE = {
 
 ALLOWED = {
     "monitor._util.lazy",  # loads our own modules, and nothing else
+    "monitor._util.package_data",  # reads our own data files, as modules are read
 }
 """Modules of pure rooms that may load a part of `IMPURE`."""
 

@@ -99,12 +99,12 @@ class StateOfAttributes:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON data."""
-        return {name: to_json(getattr(self, name)) for name in self.STATE}
+        return {name.removeprefix("_"): to_json(getattr(self, name)) for name in self.STATE}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where `snapshot` was taken, with the same options."""
         for name in self.STATE:
-            setattr(self, name, to_json(state[name]))
+            setattr(self, name, to_json(state[name.removeprefix("_")]))
 
 
 @cache

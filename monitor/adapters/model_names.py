@@ -95,7 +95,7 @@ def model(name: str, *, client: Any = None) -> Model:
     known = ", ".join(f"{one}:" for one in sorted(_PROVIDERS))
     if not rest:
         raise ConfigError(
-            f"model {name!r}: write the provider, a colon, and the model, as in {named_by_provider(name)!r};"
+            f"model {name!r}: write the provider, a colon, and the model, as in {named_by_provider(str(name))!r};"
             f" providers: {known}"
         )
     if provider not in _PROVIDERS:

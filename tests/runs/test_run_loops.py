@@ -184,7 +184,7 @@ async def test_a_repeated_call_is_refused_before_its_tool_is_withdrawn():
 
     async def fetch(q: str) -> str:
         ran.append(q)
-        return "the same"
+        return "the same" if q == "x" else "A page about lighthouses on the northern coast."
 
     run = await drive(*[call("fetch", q="x")] * 5, call("fetch", q="y"), "Done.", tools=[fetch, look])
     assert run.outcome.reason is Reason.GOAL

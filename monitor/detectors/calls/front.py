@@ -135,7 +135,7 @@ class CallRule(Generic[State]):
         self._new_state = state
         self._state: State = state()
         self._before_turn: State | None = None
-        self.front: CallFront = CallFront((self,))
+        self.front: CallFront = CallFront()
         """Reads the calls, for this rule alone or together with others."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class CallRule(Generic[State]):
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
         """Count calls, compare results, keep turns apart; other chunks are ignored."""
-        return self.front.observe(chunk)
+        return self.front.observe(chunk, (self,))
 
     def request(self, text: str) -> None:
         """The user's request, at the beginning or later: it says what may be repeated."""
@@ -235,60 +235,62 @@ class _CallTurn:
     """Calls of this turn: id -> hash."""
 
 
+Rules: TypeAlias = "Sequence[CallRule[Any]]"
+
+
 class CallFront:
-    """Reads the calls of a run for rules that have the same policies of tools."""
+    """Reads the calls of a run for rules that have the same policies of tools. It holds no rule, so
+    rules that are over are freed at once.
+    """
 
-    __slots__ = ("_reading", "_rules", "_turn", "allowed", "name")
-    wants_deltas = False
+    __slots__ = ("_reading", "_turn", "allowed", "asked")
 
-    def __init__(self, rules: Sequence[CallRule[Any]], before: CallFront | None = None) -> None:
-        """`before`: the front that read the calls so far. `None`: there were none."""
-        self._rules = tuple(rules)
-        self.name: str = self._rules[0].name
-        """The rule that is asked now, or was asked last."""
-        self._reading: _CallReading = _CallReading() if before is None else before._reading  # noqa: SLF001 - one more front
-        self._turn: _CallTurn = _CallTurn() if before is None else before._turn  # noqa: SLF001 - one more front
-        self.allowed: Allowance = Allowance() if before is None else before.allowed
-        """What the user's request allows."""
+    def __init__(self) -> None:
+        self.asked: str = ""
+        """The name of the rule that is asked now, or was asked last."""
+        self.reset_reading()
 
     def reset_reading(self) -> None:
         """Begin a new run. The rules keep their state."""
-        self._reading, self._turn, self.allowed = _CallReading(), _CallTurn(), Allowance()
+        self._reading: _CallReading = _CallReading()
+        self._turn: _CallTurn = _CallTurn()
+        self.allowed: Allowance = Allowance()
+        """What the user's request allows."""
 
     def request(self, text: str) -> None:
         """The user's request."""
         self.allowed.add(text)
 
-    def observe(self, chunk: Chunk) -> Sequence[Detection]:
-        """Hand on what the rules want to know of `chunk`."""
+    def observe(self, chunk: Chunk, rules: Rules) -> Sequence[Detection]:
+        """Hand on what `rules` want to know of `chunk`."""
         if isinstance(chunk, _DELTAS):
             return NOTHING
         match chunk:
             case ToolCall():
-                return self._take_call(chunk)
+                return self._take_call(chunk, rules)
             case ToolResult():
-                return self._take_result(chunk)
+                return self._take_result(chunk, rules)
             case TurnFinished():
-                self._end_turn()
+                self._end_turn(rules)
                 if self._reading.calls:
                     self._reading.next_batch()
-                    return self._told("turn_ended")
+                    return self._told(rules, "turn_ended")
             case StreamRetried():
                 self._reading = self._turn.before or self._reading
-                self._end_turn(retried=True)
+                self._end_turn(rules, retried=True)
             case _:
                 pass
         return NOTHING
 
-    def _end_turn(self, *, retried: bool = False) -> None:
+    def _end_turn(self, rules: Rules, *, retried: bool = False) -> None:
         self._turn = _CallTurn()
-        for rule in self._rules:
+        for rule in rules:
             rule.turn_is_over(retried=retried)
 
-    def _take_call(self, chunk: ToolCall) -> Sequence[Detection]:
+    def _take_call(self, chunk: ToolCall, rules: Rules) -> Sequence[Detection]:
         reading, turn = self._reading, self._turn
         action, arguments = action_of(chunk.arguments), chunk.arguments
-        policy = policy_of(chunk.name, self._rules[0].tools, action)
+        policy = policy_of(chunk.name, rules[0].tools, action)
         exempt, text = policy.exempt, text_of_call(chunk)
         if policy.loop_key is not None or chunk.loop_key is not None:
             said = policy.key_of(chunk.arguments) if policy.loop_key is not None else canonical_json(chunk.loop_key)
@@ -300,33 +302,33 @@ class CallFront:
             return NOTHING
         if reading.batch_answered:
             reading.next_batch()
-        found = self._told("batch_begins", reading.batch)
+        found = self._told(rules, "batch_begins", reading.batch)
         if turn.before is None:
             turn.before = copied(reading)
-            for rule in self._rules:
+            for rule in rules:
                 rule.keep_state()
         call = SeenCall(reading.calls, chunk.name, action, reading.batch, key, exempt, arguments, policy)
         remember(turn.seen, chunk.id, key.xxhash)
         remember(reading.waiting, chunk.id, UnansweredCall(call.index, call.name, action, call.batch))
         reading.calls += 1
-        return (*found, *self._told("called", call))
+        return (*found, *self._told(rules, "called", call))
 
-    def _take_result(self, chunk: ToolResult) -> Sequence[Detection]:
+    def _take_result(self, chunk: ToolResult, rules: Rules) -> Sequence[Detection]:
         reading = self._reading
         asked = reading.waiting.pop(chunk.id, None)
         if asked is None:
             return NOTHING
         reading.batch_answered |= asked.batch == reading.batch
         if chunk.vetoed:
-            return self._told("vetoed", asked)
-        policy = policy_of(asked.name, self._rules[0].tools, asked.action)
-        return self._told("answered", CallAnswer(asked, policy, chunk))
+            return self._told(rules, "vetoed", asked)
+        policy = policy_of(asked.name, rules[0].tools, asked.action)
+        return self._told(rules, "answered", CallAnswer(asked, policy, chunk))
 
-    def _told(self, what: str, *said: object) -> Sequence[Detection]:
+    def _told(self, rules: Rules, what: str, *said: object) -> Sequence[Detection]:
         """Call the method `what` of each rule, and return all findings."""
         found: Sequence[Detection] = NOTHING
-        for rule in self._rules:
-            self.name = rule.name
+        for rule in rules:
+            self.asked = rule.name
             if seen := getattr(rule, what)(*said):
                 found = (*found, *seen)
         return found
@@ -342,13 +344,35 @@ class CallFront:
         self.allowed.load(saved["allowed"])
 
 
-Shown: TypeAlias = Detector | CallFront
-"""A detector, or the front that reads the calls for several of them."""
+class JoinedRules:
+    """Rules that share one front, so that each call is read once for all of them."""
+
+    __slots__ = ("_front", "_rules")
+    wants_deltas = False
+
+    def __init__(self, rules: Sequence[CallRule[Any]]) -> None:
+        self._rules: Rules = tuple(rules)
+        self._front = rules[0].front
+        for rule in rules:
+            rule.front = self._front
+
+    @property
+    def name(self) -> str:
+        """The rule that is asked now, or was asked last."""
+        return self._front.asked
+
+    def observe(self, chunk: Chunk) -> Sequence[Detection]:
+        """Show `chunk` to all of them."""
+        return self._front.observe(chunk, self._rules)
+
+
+Shown: TypeAlias = Detector | JoinedRules
+"""A detector, or several rules of calls in its place."""
 
 
 def joined(detectors: Iterable[Detector]) -> list[Shown]:
-    """`detectors`, with one front in the place of the first of the rules that it reads for: each
-    call is read once for all of them.
+    """`detectors`, in which rules with the same policies of tools stand together, in the place of
+    the first of them.
     """
     shown: list[Shown] = []
     together: list[list[CallRule[Any]]] = []
@@ -364,10 +388,7 @@ def joined(detectors: Iterable[Detector]) -> list[Shown]:
         shown.append(detector)
     for rules in together:
         if len(rules) > 1:
-            front = CallFront(rules, rules[0].front)
-            for rule in rules:
-                rule.front = front
-            shown[shown.index(rules[0])] = front
+            shown[shown.index(rules[0])] = JoinedRules(rules)
     return shown
 
 

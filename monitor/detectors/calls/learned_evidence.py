@@ -20,16 +20,15 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from monitor._util.explained_options import explains_options
 from monitor._util.hashing import identity
+from monitor._util.package_data import data_beside
 from monitor._util.text import quoted
 from monitor.detectors.calls.front import EXCERPT_CHARS, OFFSETS_SHOWN, CallAnswer, CallRule, SeenCall, UnansweredCall
 from monitor.detectors.calls.step_features import DescribedStep, StepFeatures, abridged, leaves_of, trim
@@ -44,6 +43,8 @@ ANSWER_CHARS = 60
 """The longest answer that a message quotes."""
 TOOL_STEPS = 3
 """Steps of one tool without news, from which on its calls add nothing."""
+LEAST_STEPS = 3
+"""Fewer steps are no suspicion at a step whose result shows something new."""
 FACTS_NAMED = 2
 """How many facts of steps a message names, the most frequent ones."""
 
@@ -91,7 +92,7 @@ class EvidenceModel:
     @classmethod
     def read(cls) -> EvidenceModel:
         """The model that comes with the package."""
-        return cls(**json.loads(Path(__file__).with_name("evidence.json").read_text("utf-8")))
+        return cls(**data_beside(__file__, "evidence.json"))
 
 
 MODEL: Final = EvidenceModel.read()
@@ -316,7 +317,8 @@ class LearnedEvidence(CallRule[_EvidenceState]):
         if nats >= needed * self._stop and episode.suspect_at:
             self._state.episode = episode._replace(loop_at=episode.loop_at or episode.steps)
             return (self._detection("loop", call, index),)
-        if nats >= needed * self._doubt and not episode.suspect_at:
+        doubted = nats >= needed * self._doubt and (episode.steps >= LEAST_STEPS or not described.is_news)
+        if doubted and not episode.suspect_at:
             self._state.episode = episode._replace(suspect_at=episode.steps)
             return (self._detection("suspect", call, index),)
         return NOTHING

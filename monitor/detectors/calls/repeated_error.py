@@ -50,6 +50,8 @@ VALUES_KEPT = 16
 """The number of values of a call that are looked for in its error, the longest ones."""
 LEAST_CHARS = 3
 """Shorter values are not looked for in an error: other text may contain the same characters."""
+LEAST_NUMBER, MOST_NUMBER = 100, 10**18
+"""Numbers of as many digits, and no longer than an id has."""
 ERROR_CHARS = 2_000
 """How much of an error is compared."""
 PHRASE_CHARS = 160
@@ -205,7 +207,7 @@ def _values(arguments: object) -> Iterator[str]:
                 waiting += inside.values()
             case list() as inside:
                 waiting += inside
-            case int() | float() as number if len(str(number)) >= LEAST_CHARS:
+            case int() | float() as number if LEAST_NUMBER <= number < MOST_NUMBER:
                 yield str(number)
             case _:
                 pass

@@ -24,6 +24,8 @@ MARKS_A_FIELD = 6_000
 WORDS_KEPT = 16_384
 """The words whose marks are kept, by all runs together."""
 MARK_BYTES = 4
+MOST_BYTES = 1_000_000
+"""More bytes of marks are in no snapshot."""
 
 
 def mark(text: str) -> int:
@@ -143,10 +145,11 @@ class MarkTable:
 
 def packed(marks: Iterable[int]) -> str:
     """Numbers of 32 bits, such as marks, as text."""
-    return base64.b64encode(b"".join(one.to_bytes(MARK_BYTES, "little") for one in marks)).decode("ascii")
+    data = b"".join(one.to_bytes(MARK_BYTES, "little") for one in marks)
+    return base64.b64encode(zlib.compress(data, 1)).decode("ascii")
 
 
 def unpacked(text: str) -> list[int]:
     """The marks in a text that `packed` has made."""
-    data = base64.b64decode(text)
+    data = zlib.decompressobj().decompress(base64.b64decode(text), MOST_BYTES)
     return [int.from_bytes(data[at : at + MARK_BYTES], "little") for at in range(0, len(data), MARK_BYTES)]

@@ -59,7 +59,7 @@ MOST_IDLE = 3.0
 """How many times the allowance steps without news are counted."""
 NEWS = 0.25
 """A result is news with two new words, or if its new words are this share of all."""
-_TOKEN = re.compile(r"\d+(?:[.,:]\d+)*(?![^\W_])|[^\W_]+")
+_TOKEN = re.compile(r"\d+(?:[.,:]\d+){0,3}(?![^\W_])|[^\W_]+")
 _FIRST_UNSPACED = "\u2e80"
 """The first sign of the scripts without spaces: two of their signs are read as a word."""
 _MARKS = WordMarks()

@@ -290,11 +290,11 @@ async def test_a_description_that_changed_has_another_hash_so_that_an_approval_e
 
 async def test_300_pages_are_read_and_an_endless_list_is_not():
     async with plain(3, 300) as server:
-        assert len(server.tools()) == 13 + 900
+        assert len(server.tools()) == 14 + 900
         assert server.problems == ()
         assert server.tools()[-1].spec.name == "plain__t299_2"
     async with plain(1, 10**9) as server:
-        assert len(server.tools()) == 13 + 300
+        assert len(server.tools()) == 14 + 300
         assert server.problems == ("plain: the list of tools goes on after 300 pages",)
 
 
