@@ -29,6 +29,7 @@ def load_script() -> ModuleType:
 SMALL = 60
 """A file with fewer code lines is small."""
 REASONS = {
+    "monitor._util.package_data": "the one module of pure rooms that may read a file",
     "monitor.integrations.openai_agents_session": "each part for a framework is imported by name",
     "monitor.tools.processes.keeper": "runs as a program of its own",
     "monitor.tools.sandbox.seatbelt": "one kind of sandbox among equals",
