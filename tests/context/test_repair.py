@@ -383,7 +383,7 @@ def test_media_without_data_say_so(empty: Media) -> None:
     assert [one.kind for one in report.repairs] == [Kind.PART_DROPPED]
 
 
-@pytest.mark.parametrize("bad", [{"role": "user"}, None, "text", "model"])  # type: ignore[arg-type]
+@pytest.mark.parametrize("bad", [{"role": "user"}, None, "text", "model"])
 def test_what_is_no_message_is_an_error(bad: object) -> None:
     with pytest.raises(ConfigError, match="message 1 of the history"):
         repair([user("go"), bad])  # type: ignore[list-item]

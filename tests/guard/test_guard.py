@@ -117,11 +117,13 @@ async def test_the_turn_after_the_last_is_refused_before_its_stream_is_opened() 
         return ScriptedStream(monitor.chunks.TextDelta("x"), DONE)
 
     async with monitor.Guard(stop_when=monitor.MaxTurns(2)) as guard:
+        stopped = []
         for _ in range(3):
             async with guard.watch(opener) as watched:
                 async for _chunk in watched:
                     pass
-        assert watched.turn.stopped is not None
+            stopped.append(watched.turn.stopped)
+        assert stopped[-1] is not None
     assert opened == 2
     assert (guard.outcome.reason, guard.outcome.limit, guard.outcome.value) == (Reason.MAX_TURNS, 2, 2)
     assert guard.outcome.turns == 2

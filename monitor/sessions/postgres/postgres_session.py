@@ -176,7 +176,8 @@ class PostgresSession(SqlSession):
         super().__init__(clock=clock, chunks=chunks)
         self.address = address
         self.name = name
-        self.mailbox: Letters = Letters(name)
+        self._letters = Letters(name)
+        self.mailbox = self._letters
         self._create = create
         self._wait_s = wait_s
         self._takeover = takeover
@@ -201,7 +202,7 @@ class PostgresSession(SqlSession):
         self._is_open = True
         try:
             await self._own()
-            self.mailbox.connect(self._database)
+            self._letters.connect(self._database)
         except BaseException:
             await self.aclose()
             raise
@@ -212,7 +213,7 @@ class PostgresSession(SqlSession):
         if not self._is_open or self._database is None:
             return
         database = self._database
-        self.mailbox.connect(None)
+        self._letters.connect(None)
         with anyio.CancelScope(shield=True):
             try:
                 if self._token and database.pid == os.getpid():

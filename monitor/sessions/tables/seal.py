@@ -74,7 +74,7 @@ class Seal:
         if said == OLDER or (said is None and not step):
             return cls(sums_of(connection, session))
         try:
-            sums = {table: int(number, 16) for table, number in json.loads(said).items()}
+            sums = {table: int(number, 16) for table, number in json.loads(str(said)).items()}
         except (ValueError, TypeError, AttributeError) as error:
             raise SessionDamaged(f"the digests of the session cannot be read: {error}") from None
         if sums.keys() != SEALED.keys():

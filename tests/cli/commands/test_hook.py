@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from monitor.cli.app import app
 from monitor.cli.hooks.agents import ANSWERS, HOOKS
-from monitor.cli.hooks.first_look import MOST_ASKED, has_settings
-from monitor.cli.hooks.session_lines import SessionLines
+from monitor.cli.hooks.first_look import MOST_ASKED
+from monitor.cli.hooks.session_lines import SessionLines, has_settings
 from monitor.policy import ObserveOnly
 from monitor.transcripts.analysis.survey import survey
 from monitor.transcripts.source import Source

@@ -111,8 +111,8 @@ async def test_a_message_that_comes_while_the_end_is_stored_is_returned(path: Pa
     async with Slow(path) as session:
         outcome = await monitor.Supervisor(ScriptedModel("Done."), session=session).run("do it", run_id="r")
     if dies:
-        async with SQLiteSession(path) as session:
-            await monitor.Supervisor(ScriptedModel("Done."), session=session).run("and now?")
+        async with SQLiteSession(path) as again:
+            await monitor.Supervisor(ScriptedModel("Done."), session=again).run("and now?")
     else:
         assert outcome.returned == (late,)
     assert mailbox_of(path).letters() == []

@@ -13,7 +13,8 @@ import pytest
 import monitor
 from monitor.messages import ApprovalAnswer, CallState
 from monitor.sessions import Changes, PostgresReader, PostgresSession, RunRecord
-from monitor.sessions.postgres.statements import COLUMNS, FORMAT
+from monitor.sessions.postgres.statements import FORMAT
+from monitor.sessions.tables.schema import COLUMNS
 from monitor.testing import ScriptedModel
 from monitor.testing import call as calls
 from tests import databases

@@ -68,7 +68,7 @@ class Desk:
         made = [tool(name=kind, kind=kind)(self.note) for kind in KINDS]
         shell = tool(name="shell", kind="execute")(self.run_line)
         here = Path.cwd().resolve()
-        shell.place = lambda _: CallPlace(here, here, boxed=True)  # type: ignore[attr-defined]
+        shell.place = lambda _: CallPlace(here, here, boxed=True)
         self.gate = Approvals(
             Approval(**options),
             approver_of(approver),
