@@ -25,15 +25,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import lightgbm
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from bench.made import LISTS, RUNS
+from monitor._util.lazy import LazyModule
 from monitor.chunks import Chunk
 from monitor.detectors import LearnedEvidence
 from monitor.detectors.calls.learned_evidence import EvidenceModel
@@ -42,6 +40,13 @@ from monitor.testing.loops import MadeCall, chunks_of, run_of
 from monitor.transcripts.analysis.scan import RunScanner
 from monitor.transcripts.base import Chunker
 from monitor.transcripts.corpus import Corpus
+
+if TYPE_CHECKING:
+    import lightgbm
+    import numpy as np
+    from numpy.typing import NDArray
+else:  # only training needs them: `pip install -e bench[learn]`
+    lightgbm, np = LazyModule("lightgbm"), LazyModule("numpy")
 
 ROOT = Path(__file__).parents[1]
 FIXTURES = ROOT / "fixtures" / "transcripts"
@@ -84,7 +89,7 @@ AVERAGED_ONLY = "recent."
 """A feature that is also a running mean is used as it is only if `AS_IT_IS` names it."""
 AS_IT_IS = ("call_gap", "result_words")
 
-Row = NDArray[np.float32]
+Row: TypeAlias = "NDArray[np.float32]"
 
 
 @dataclass(slots=True)
@@ -307,7 +312,8 @@ def stacked(samples: Sequence[Sample]) -> tuple[Row, Row, Row]:
     """All steps: features, whether each is in a loop, and weights."""
     targets = [sample.targets() for sample in samples]
     rows = np.stack([row for sample in samples for row in sample.features])
-    return rows, *(np.concatenate([np.array(one[at]) for one in targets]) for at in (0, 1))
+    inside, weights = (np.concatenate([np.array(one[at], dtype=np.float32) for one in targets]) for at in (0, 1))
+    return rows, inside, weights
 
 
 def trained(samples: Sequence[Sample]) -> Any:

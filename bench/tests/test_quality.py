@@ -70,12 +70,12 @@ def test_loops_of_calls_on_the_recorded_runs(measured: quality.Results):
     stops, nudges = measured.rows["stops"]["4096 chars"], measured.rows["nudges"]["4096 chars"]
     assert {kind: cell[0] for kind, cell in stops.caught.items() if kind in list(quality.TOOLS)[:4]} == {
         "tool_identical": 36,
-        "tool_cycle2": 26,  # `StateNovelty` sees one more before the turn of its label
+        "tool_cycle2": 27,
         "tool_cycle3": 11,
         "error_streak_varied_args": 5,
     }
     assert (stops.alarms["clean"][0], stops.alarms["hard_negative"][0]) == (0, 0)
-    assert (nudges.alarms["clean"][0], nudges.alarms["hard_negative"][0]) == (0, 1)
+    assert (nudges.alarms["clean"][0], nudges.alarms["hard_negative"][0]) == (4, 3)  # doubts, of 664 good runs
     assert quality.scores(stops)["tools"]["f1"] >= 0.98
 
 

@@ -83,8 +83,7 @@ def _made(hint: Any, data: Any) -> Any:
         kinds_of = (of[0] for _ in data) if of[-1] is Ellipsis else of
         return tuple([_made(one, item) for one, item in zip(kinds_of, data, strict=True)])
     if issubclass(hint, tuple) or dataclasses.is_dataclass(hint):  # a named tuple, or a dataclass
-        kind: Any = hint
-        return kind(*[_made(one, item) for one, item in zip(_kinds(hint).values(), data, strict=True)])
+        return cast("Any", hint)(*[_made(one, item) for one, item in zip(_kinds(hint).values(), data, strict=True)])
     if hint is float or type(data) is not hint:
         return hint(data)
     return data

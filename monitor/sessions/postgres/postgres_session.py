@@ -176,8 +176,7 @@ class PostgresSession(SqlSession):
         super().__init__(clock=clock, chunks=chunks)
         self.address = address
         self.name = name
-        self._letters = Letters(name)
-        self.mailbox = self._letters
+        self.mailbox = self._letters = Letters(name)
         self._create = create
         self._wait_s = wait_s
         self._takeover = takeover
