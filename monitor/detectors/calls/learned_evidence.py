@@ -155,7 +155,8 @@ class _EvidenceEpisode(NamedTuple):
         else:
             often = Counter(step.words for step in self.newest).most_common(FACTS_NAMED)
             facts = "; ".join(f"{words} ({count} times)" if count > 1 else words for words, count in often)
-        return f"{self.steps} steps of {named} {found} that was not known: {facts}"
+        steps = "1 step" if self.steps == 1 else f"{self.steps} steps"
+        return f"{steps} of {named} {found} that was not known: {facts}"
 
 
 class _IdleStep(NamedTuple):
