@@ -164,7 +164,7 @@ EVENTS: list[Event] = [
     Paused(0.58),
     Resumed(0.59),
     LimitWarning(0.59, "max_turns", 24, 30),
-    SandboxDecided(0.59, "bubblewrap", ("write /work", "network")),
+    SandboxDecided(0.59, "bubblewrap", ("write /srv/app", "network")),
     SandboxWarning(0.59, "none", "bubblewrap is not installed"),
     WindowWarning(0.59, 20_000, "the window is small"),
     BudgetAwaited(

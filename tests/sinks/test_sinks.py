@@ -301,7 +301,7 @@ LOUDNESS: list[tuple[Event, str, str]] = [
         "run_released",
         "DEBUG",
     ),
-    (SandboxDecided(0.0, "bubblewrap", ("write /work",)), "sandbox_decided", "DEBUG"),
+    (SandboxDecided(0.0, "bubblewrap", ("write /srv/app",)), "sandbox_decided", "DEBUG"),
     (SandboxWarning(0.0, "none", "bubblewrap is not installed"), "sandbox_warning", "WARNING"),
     (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
     (

@@ -48,7 +48,7 @@ class SandboxFound:
     detail: str
     """What it does not confine, and why there is no better one; empty for a full sandbox."""
     opened: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    """The places that are open to commands, such as `write /work`; for people."""
+    """The places that are open to commands, such as `write /srv/app`; for people."""
 
     @property
     def holds(self) -> bool:
