@@ -546,8 +546,8 @@ class SandboxDecided:
     sandbox: str
     """`bubblewrap`, `landlock` or `sandbox-exec`."""
     opened: tuple[str, ...]
-    """What is open to commands, such as `write /srv/app`, `read /opt` or `network`, and what in it is
-    not: `not write /srv/app/.git`.
+    """The places that are open to commands, such as `write /srv/app`, `read /opt` or `network`, and
+    exceptions in them, such as `not write /srv/app/.git`.
     """
 
 
